@@ -318,7 +318,7 @@ def _record(
         if options.recorded_only:
             from reachscan.recording.leak_filter import only_recorded
 
-            frames = only_recorded(list(frames))
+            frames = only_recorded(list(frames), options.known_leaks)
         return _decoded(frames, keeper, on_progress)
 
 

@@ -49,6 +49,7 @@ class ScanOptions(NamedTuple):
         digests: include digests of the contents of leaked blocks, to compare scans.
         lost_before: blocks that earlier scans found lost, as the helper reads them.
         recorded_only: report only leaks whose allocation was recorded.
+        known_leaks: address and size of the leaks from before that; None if nobody looked.
         question: the question to answer.
         recorder: arguments of the helper that begin or end recording, instead of a scan.
         python: treat Python objects as a heap of their own, not as roots.
@@ -71,6 +72,7 @@ class ScanOptions(NamedTuple):
     digests: bool = False
     lost_before: bytes = b""
     recorded_only: bool = False
+    known_leaks: frozenset[tuple[int, int]] | None = None
     python: bool = False
     question: Question = LEAKS
     recorder: tuple[str, ...] = ()

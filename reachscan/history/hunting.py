@@ -19,6 +19,7 @@ from reachscan.errors import (
     RecorderBusyError,
     TargetGoneError,
 )
+from reachscan.recording import model
 from reachscan.recording.zip_equal import zip_equal
 from reachscan.result import LeakScan
 
@@ -45,6 +46,17 @@ def sizes(result: LeakScan) -> Ranges:
     if not exact:
         added = np.maximum(added, usable // _CLASSES)
     return merged(list(zip_equal(np.maximum(usable - added, 0).tolist(), usable.tolist())))
+
+
+def known(result: LeakScan) -> frozenset[tuple[int, int]]:
+    """Return address and size of all leaked blocks."""
+    leaks = result.recording.leaks
+    return frozenset(zip_equal(leaks.address.tolist(), leaks.size.tolist()))
+
+
+def is_unseen(result: LeakScan) -> bool:
+    """Return whether the process lost more blocks meanwhile than were recorded."""
+    return any(warning.code == model.UNRECORDED for warning in result.warnings)
 
 
 def merged(ranges: list[tuple[int, int]]) -> Ranges:

@@ -93,8 +93,15 @@ class LeakFilter:
         return frame_of(wire.FINAL, {**wire.parse(frame), **leaked})
 
 
-def only_recorded(frames: Sequence[wire.Frame]) -> Iterator[wire.Frame]:
-    """Yield the records of a scan, with only the leaks whose allocation was recorded."""
+def only_recorded(
+    frames: Sequence[wire.Frame], known: frozenset[tuple[int, int]] | None = None
+) -> Iterator[wire.Frame]:
+    """Yield the records of a scan, with only the leaks whose allocation was recorded.
+
+    Args:
+        frames: the records of the scan.
+        known: address and size of the leaks from before that; None if nobody looked.
+    """
     recording = decode(iter(frames))
     leaks, origins = recording.leaks, recording.origins
     kept = np.zeros(len(leaks.address), bool)
@@ -108,7 +115,24 @@ def only_recorded(frames: Sequence[wire.Frame]) -> Iterator[wire.Frame]:
             "`reachscan PID` reports them, too"
         )
         yield frame_of(wire.WARNING, {"code": model.NOT_RECORDED, "message": message})
+    unseen = _new_leaks(leaks, ~kept, known) if known is not None else 0
+    if unseen > int(kept.sum()):
+        names = ", ".join(dict.fromkeys(heap.allocator for heap in recording.heaps))
+        message = (
+            f"{unseen} leaked blocks of the sizes that leak are new, and their allocation was not "
+            "recorded: they are older than the recording, or the recorder does not see where "
+            f"they are allocated (the allocators are {names})"
+        )
+        yield frame_of(wire.WARNING, {"code": model.UNRECORDED, "message": message})
     yield chosen.final(frames[-1])
+
+
+def _new_leaks(leaks: model.Leaks, among: model.Flags, known: frozenset[tuple[int, int]]) -> int:
+    """Count leaks that are certain and not known, of the sizes of those that are, if any are."""
+    certain = among & (leaks.reason == model.DEFINITE)
+    blocks = set(zip_equal(leaks.address[certain].tolist(), leaks.size[certain].tolist()))
+    sizes = {size for _, size in known}
+    return sum(1 for block in blocks - known if not sizes or block[1] in sizes)
 
 
 def _nearest_kept_ancestor(parent: NDArray[np.uint32], kept: model.Flags) -> model.Indexes:

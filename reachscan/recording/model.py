@@ -224,6 +224,13 @@ class Warning(NamedTuple):
 NOT_RECORDED = "not-recorded"
 """Code of the warning about leaks left out because their allocation was not recorded."""
 
+UNRECORDED = "incomplete-records"
+"""Code of the warning about leaks that are new, though nothing recorded most of them."""
+
+
+UNRECORDED = "incomplete-records"
+"""Code of the warning about leaks that are new, though nothing recorded most of them."""
+
 
 class Totals(NamedTuple):
     """Totals in the final record of a stream (usable bytes)."""

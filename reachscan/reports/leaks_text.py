@@ -101,7 +101,9 @@ def _no_leaks(result: LeakScan) -> str:
     recording, totals = result.recording, result.recording.totals
     blocks, amount = count(totals.allocations, "block"), size(totals.bytes)
     found = f"no leaks that count among {blocks}, {amount}"
-    if not _omits_blocks(recording):
+    if any(warning.code == model.UNRECORDED for warning in recording.warnings):
+        found = f"there are new leaks, but none was recorded, among {blocks}, {amount}"
+    elif not _omits_blocks(recording):
         found = f"no leaks: {blocks}, {amount}, all reachable"
     return f"{layout.who(recording)}: {found}{layout.allocators(recording)}{_covered(result)}"
 

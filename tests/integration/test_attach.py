@@ -29,6 +29,7 @@ from conftest import StartVictim
 from growing import growing_jq
 from provisions import provide_all
 from scans import FAILED, PATIENTLY, run_cli, scan
+from test_bundled_allocators import command as bundled_command
 from unharmed import Helper, Watched, layout
 from victims import build, wait_until
 
@@ -108,6 +109,19 @@ def test_where_without_leaks_reports_none(victim: StartVictim) -> None:
     assert (done.status, json.loads(done.out)["groups"]) == (0, [])
     assert "nothing leaks so far: blocks of all sizes are recorded" in done.talk
     assert_served(server)
+
+
+def test_where_says_that_it_does_not_see_what_leaks(victim: StartVictim) -> None:
+    """The allocator is part of the program, which is stripped, so its functions are not found."""
+    server = victim("serving", 2, 1000, command=bundled_command("serving", "dynamic"))
+    with hunted(server.pid) as where:
+        obey(server, "more")
+        where.send_signal(signal.SIGINT)
+        out, talk = where.communicate()
+    report = json.loads(out)
+    assert (where.returncode, report["groups"], report["complete"]) == (1, [], False), talk
+    [message] = [w["message"] for w in report["warnings"] if w["code"] == "incomplete-records"]
+    assert "jemalloc 5.3" in message
 
 
 @pytest.mark.parametrize("hooked", ["entries", "words"])

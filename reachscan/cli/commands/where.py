@@ -55,14 +55,17 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
     wanted = wanted._replace(contents=output.selection.contents)
     with reached(wanted) as place:
         pid = place.resolve(process)
-        record = record if record.sizes else _with_sizes(place, pid, record, wanted, judge)
         from reachscan.history import hunting
+
+        known = None
+        if not record.sizes:
+            record, known = _with_sizes(place, pid, record, wanted, judge)
 
         with _RecordingTime() as patience, hunting.recorded(place, pid, record, wanted):
             if not record.sizes:
                 console.talk("nothing leaks so far: blocks of all sizes are recorded")
             patience.wait(place, pid, seconds)
-            wanted = wanted._replace(recorded_only=True)
+            wanted = wanted._replace(recorded_only=True, known_leaks=known)
             result = leaks.judged(place, str(pid), wanted, output, judge)
             if result.recording.recorder is None:
                 raise TargetGoneError(
@@ -74,20 +77,23 @@ def command(process: str, seconds: float, strict: bool, **given: Any) -> ExitSta
             output.report(result)
     if result.save_error:
         raise result.save_error
-    return leaks.status(result, strict)
+    return ExitStatus.LEAKS if hunting.is_unseen(result) else leaks.status(result, strict)
 
 
 def _with_sizes(
     place: Place, pid: int, record: RecordingOptions, wanted: ScanOptions, judge: leaks.Judge
-) -> RecordingOptions:
-    """Return options that record the sizes that leak now, even of leaks that do not count."""
+) -> tuple[RecordingOptions, frozenset[tuple[int, int]]]:
+    """Return options that record the sizes that leak now, even of leaks that do not count.
+
+    And these leaks.
+    """
     with console.progress(wanted.verbose) as progress:
         result = judge(scan(pid, wanted._replace(save=None), progress, place))
     if not result.recording.totals.leaked:
-        return record
+        return record, frozenset()
     from reachscan.history import hunting
 
-    return record._replace(sizes=hunting.sizes(result))
+    return record._replace(sizes=hunting.sizes(result)), hunting.known(result)
 
 
 class _RecordingTime:

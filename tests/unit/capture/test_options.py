@@ -41,7 +41,8 @@ def command(**given: Any) -> ScanOptions:
 
 def test_options_of_the_command_line_are_fields() -> None:
     # The report's, what no option asks for, and those of `core` and `where`.
-    ours = {"contents", "digests", "question", "root", "recorded_only", "recorder", "lost_before"}
+    ours = {"contents", "digests", "question", "root", "recorder", "lost_before"}
+    ours |= {"recorded_only", "known_leaks"}
     assert {parameter.name for parameter in command.params} == set(ScanOptions._fields) - ours
 
 

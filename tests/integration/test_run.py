@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 import victims
+from worlds import CLI_AS_USER, NOBODY
 
-from reachscan.capture import command_file
 from reachscan.capture.launch import Launch
 from reachscan.capture.recording_options import RecordingOptions
-from reachscan.errors import CommandNotExecutableError, ExitStatus, UnsupportedKernelError
+from reachscan.errors import ExitStatus, UnsupportedKernelError
 
 RUN = (sys.executable, "-m", "reachscan", "run")
 SCANNED = "event=scan "
@@ -159,16 +159,14 @@ def test_what_cannot_be_a_command(tmp_path: Path) -> None:
     assert done.stderr == "reachscan: the name of the command is empty\n"
 
 
-def test_a_command_that_may_not_be_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr(os, "stat", refuse)
-    monkeypatch.setattr(shutil, "which", lambda _: None)
-    with pytest.raises(CommandNotExecutableError, match="Permission denied"):
-        command_file.check(str(tmp_path / "closed/command"))
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_command_that_may_not_be_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(0o700)
+    words = ["run", "--", str(tmp_path / "closed/command")]
+    command = [sys.executable, "-c", CLI_AS_USER, str(NOBODY), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 126
+    assert done.stderr == f"reachscan: cannot start {words[-1]}: Permission denied\n"
 
 
 def test_a_script_whose_interpreter_is_missing(tmp_path: Path) -> None:

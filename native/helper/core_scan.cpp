@@ -60,17 +60,22 @@ std::vector<std::uint64_t> words_of_stack(const CoreFile& core, std::uint64_t at
 }
 
 // gdb abandons a mapping at the first page that it cannot read and writes zeros for the rest. This
-// loses the stacks of threads with guard pages in the same mapping.
+// loses the stacks of threads with guard pages in the same mapping. The kernel leaves out whole
+// mappings if it is told to.
 void require_stacks(const CoreFile& core) {
   for (const CoreThread& thread : core.threads()) {
     std::uint64_t at = arch::stack_pointer(thread.registers) & ~7ull;
     std::vector<std::uint64_t> words = words_of_stack(core, at);
     if (std::any_of(words.begin(), words.end(), [](std::uint64_t w) { return w != 0; })) continue;
-    throw Failure(Step::kReadMemory, Code::kBadCore,
-                  "the stack of thread " + std::to_string(thread.tid) +
-                      " is not in the core file; if gdb wrote it, let the kernel do so, as the "
-                      "program may have guard pages that stop gdb",
-                  0, thread.tid, at);
+    const char* why = words.empty()
+                          ? "the kernel leaves it out unless /proc/PID/coredump_filter has bit 0 "
+                            "set, as in the usual value 0x33"
+                          : "if gdb wrote it, let the kernel do so, as the program may have guard "
+                            "pages that stop gdb";
+    throw Failure(
+        Step::kReadMemory, Code::kBadCore,
+        "the stack of thread " + std::to_string(thread.tid) + " is not in the core file; " + why, 0,
+        thread.tid, at);
   }
 }
 

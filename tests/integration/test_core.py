@@ -130,6 +130,15 @@ def test_stacks_that_gdb_could_not_read(tmp_path: Path, suite: str) -> None:
         assert_alike(json.loads(done.out), live)
 
 
+@pytest.mark.parametrize("what", [0x0, 0x2, 0x10])
+def test_stacks_that_the_kernel_left_out(tmp_path: Path, what: int) -> None:
+    with started(tmp_path, "threads") as target:
+        core = crash(target, tmp_path, what)
+    done = run_cli(["core", core])
+    assert done.status == FAILED
+    assert "unless /proc/PID/coredump_filter has bit 0 set" in " ".join(done.talk.split())
+
+
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("pie", ["-static", "-static-pie"])
 def test_static_program(tmp_path: Path, pie: str, writer: str) -> None:

@@ -134,8 +134,9 @@ void Jemalloc::fill_cache(uint64_t slow, uint32_t size_class, const std::vector<
   constexpr unsigned kBins = 41;
   uint64_t cache = slow + 0x100, arena = allot(64);
   memory.put(cache, slow);
-  memory.put(slow + 32, cache + 8);
+  if (has_statistics) memory.put(slow + 32, cache + 8);
   memory.put(slow + 40, arena);
+  memory.put(slow + 0xe8, cache);
   for (unsigned bin = 0; bin < kBins; ++bin) {
     uint64_t count = bin == size_class ? cached.size() : 0;
     uint64_t end = (stacks == 0 ? allot(64) : stacks + 64 * bin) + 64;

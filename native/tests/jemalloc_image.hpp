@@ -43,6 +43,7 @@ class Jemalloc {
   Memory memory;
   std::map<uint64_t, uint64_t> blocks;  // sizes
   uint64_t leaf = 0;
+  bool has_statistics = true;  // of caches that are filled from now on
 
  private:
   uint64_t allot(uint64_t bytes);

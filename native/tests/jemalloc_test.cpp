@@ -66,6 +66,16 @@ CASE(a_library_that_was_loaded_later_has_its_caches_elsewhere) {
   CHECK(found.blocks == image.blocks);
 }
 
+CASE(caches_are_found_without_statistics) {
+  Jemalloc image(kTreeOf48);
+  image.has_statistics = false;
+  uint64_t start = heaps::word(image.slab(0, 1, {}) + kAddressField);
+  Found found = walk(image, {image.thread(0, {start, start + 24})});
+  CHECK_EQ(found.reason, std::string("fine"));
+  CHECK_EQ(found.warning, std::string());
+  CHECK(found.blocks == image.blocks);
+}
+
 CASE(a_warning_says_that_no_cache_was_found) {
   Jemalloc image(kTreeOf48);
   CHECK_EQ(walk(image, {}).warning, std::string());

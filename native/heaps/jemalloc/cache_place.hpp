@@ -28,14 +28,25 @@ struct Cache {
 };
 
 // Since 5.3: a pointer to tcache_slow_t, followed by the bins. That structure starts with the links
-// of two lists, a pointer to the bins, and one to the arena.
+// of two lists, a pointer to the bins, and one to the arena; near its end, a pointer leads back to
+// the cache. The first three are set only if the allocator keeps statistics, unlike most of Rust.
+struct Slow {
+  static constexpr uint64_t kBinsField = 32, kArenaField = 40, kMost = 512;
+
+  static bool leads_to(uint64_t slow, uint64_t cache, Range tls) {
+    if (word(slow + kBinsField) != 0) return word(slow + kBinsField) == cache + 8;
+    for (uint64_t at = slow + kArenaField + 8; at < slow + kMost && at + 8 <= tls.end; at += 8)
+      if (word(at) == cache) return true;
+    return false;
+  }
+};
+
 inline Cache cache_from_53(uint64_t at, Range tls) {
-  constexpr uint64_t kBinsField = 32, kArenaField = 40;
-  uint64_t other = word(at);
-  if (other % 8 != 0 || !tls.contains(other) || tls.end - other < kArenaField + 8 ||
-      word(other + kBinsField) != at + 8)
+  uint64_t slow = word(at);
+  if (slow % 8 != 0 || !tls.contains(slow) || tls.end - slow < Slow::kArenaField + 8 ||
+      !Slow::leads_to(slow, at, tls))
     return {};
-  return {word(other + kArenaField), at + 8, 0, kMaxBins};
+  return {word(slow + Slow::kArenaField), at + 8, 0, kMaxBins};
 }
 
 // Before: pointers to the bins of small and of large blocks, and to the arena, are between these.

@@ -228,10 +228,6 @@ UNRECORDED = "incomplete-records"
 """Code of the warning about leaks that are new, though nothing recorded most of them."""
 
 
-UNRECORDED = "incomplete-records"
-"""Code of the warning about leaks that are new, though nothing recorded most of them."""
-
-
 class Totals(NamedTuple):
     """Totals in the final record of a stream (usable bytes)."""
 

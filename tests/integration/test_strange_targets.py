@@ -105,13 +105,6 @@ def test_state_that_a_clone_would_harm(
     watched.assert_unharmed()
 
 
-def test_memory_that_is_registered_for_faults_is_not_tracked(
-    victim: StartVictim, helper: Helper, shared_file: Path
-) -> None:
-    pid = start_state(victim, "faults", shared_file)
-    assert helper.run(pid, "--method", TRACK).code == "unsupported-method"
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_copy_serves_instead(victim: StartVictim, helper: Helper, kind: str) -> None:
     target = start_kind(victim, kind).ready["target"]

@@ -118,6 +118,11 @@ def is_being_recorded(pid: int) -> bool:
     return False
 
 
+def heed_hangups() -> None:
+    """In a child: let SIGHUP have its usual effect."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @contextmanager
 def hunted(pid: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run `where` until it is interrupted, without which the test would be ended as hung.
@@ -126,7 +131,12 @@ def hunted(pid: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """
     command = [sys.executable, "-m", "reachscan", "where", str(pid), "--for", "1e6", "--json"]
     command += options
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as where:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_hangups,  # tests may run under nohup, which has SIGHUP ignored
+    ) as where:
         wait_until(lambda: is_being_recorded(pid), "it is being recorded")
         yield where
 

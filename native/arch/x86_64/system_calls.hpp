@@ -125,15 +125,13 @@ inline bool pretend_call(pid_t, bool) { return true; }
 constexpr bool kHidesRestart = false;
 inline void reveal_restart(Registers&) {}
 
-// Returns whether a thread in a call made it by `syscall`. After int 0x80, numbers mean other
-// calls, also when the call is to go on or start again. `read`: reads memory, returns false on
-// failure.
+// Returns whether a call that is to go on, or to start again, was made by `syscall`. After int
+// 0x80, numbers mean other calls. `read`: reads memory, returns false on failure.
 template <typename Read>
 bool made_native_call(const Registers& r, Read read) {
-  constexpr unsigned char kSyscall[kSyscallLength] = {0x0f, 0x05};
+  if (!will_restart(r)) return true;
   unsigned char code[kSyscallLength];
-  return !in_system_call(r) || (read(r.rip - kSyscallLength, code, sizeof code) &&
-                                code[0] == kSyscall[0] && code[1] == kSyscall[1]);
+  return read(r.rip - kSyscallLength, code, sizeof code) && code[0] == 0x0f && code[1] == 0x05;
 }
 
 // Returns the registers with which the thread resumes in user mode, as the kernel would set them.

@@ -35,6 +35,8 @@ namespace {
 constexpr double kForgottenSeconds = 5;
 constexpr auto kReapingTime = std::chrono::seconds(3);
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
+constexpr auto kSharingTime = std::chrono::milliseconds(500);
+constexpr auto kSharingInterval = std::chrono::milliseconds(5);
 
 pid_t parent_of(pid_t pid) {
   return static_cast<pid_t>(std::atoi(status_field(pid, pid, "PPid").c_str()));
@@ -121,18 +123,23 @@ void require_room_to_commit(pid_t pid) {
 // The first of both to write to a huge page after the clone takes one from the pool, and the kernel
 // kills it if there is none.
 void require_free_huge_pages(pid_t pid) {
-  std::uint64_t used = huge_page_bytes(pid), free = free_huge_page_bytes();
+  std::uint64_t used = private_huge_page_bytes(pid), free = free_huge_page_bytes();
   if (used > free)
     refuse(pid,
-           " uses " + megabytes(used) + " of huge pages, and only " + megabytes(free) +
+           " uses " + megabytes(used) + " of private huge pages, and only " + megabytes(free) +
                " are left for what it writes while a clone shares them",
            ENOMEM);
 }
 
-// Two scans at once of two processes with the same memory would use the same place in it.
+// Two scans at once of two processes with the same memory would use the same place in it. What
+// another scan makes such a process for, or vfork(), is soon over.
 void require_memory_of_its_own(pid_t pid) {
-  if (pid_t other = process_with_same_memory(pid))
-    refuse(pid, " shares its memory with process " + std::to_string(other));
+  auto deadline = std::chrono::steady_clock::now() + kSharingTime;
+  while (pid_t other = process_with_same_memory(pid)) {
+    if (std::chrono::steady_clock::now() >= deadline)
+      refuse(pid, " shares its memory with process " + std::to_string(other));
+    std::this_thread::sleep_for(kSharingInterval);
+  }
 }
 
 void require_no_observed_files(pid_t pid) {

@@ -168,12 +168,8 @@ class TrackCapture : public CopyCapture {
  public:
   TrackCapture(pid_t pid, const Memory& memory, const SnapshotPlan& plan)
       : CopyCapture(pid, memory), pid_(pid), memory_(memory), plan_(plan) {
-    OpenFiles files = read_open_files(pid);
-    if (files.handles_faults)
-      throw Failure(wire::Step::kTrackWrites, Code::kUnsupportedMethod,
-                    "the target handles faults of its memory itself (userfaultfd)", 0, pid);
     // The middleman needs a descriptor table of its own, with copies that its end closes.
-    if (files.served)
+    if (read_open_files(pid).served)
       throw Failure(wire::Step::kTrackWrites, Code::kUnsupportedMethod,
                     "the target has files open on a network or user-space file system, whose "
                     "server would notice",

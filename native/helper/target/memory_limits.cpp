@@ -151,7 +151,14 @@ std::uint64_t commit_of_clone(pid_t pid) {
   return bytes;
 }
 
-std::uint64_t huge_page_bytes(pid_t pid) { return memory_of(pid, "HugetlbPages"); }
+// Private ones are listed as a file that nobody can open.
+std::uint64_t private_huge_page_bytes(pid_t pid) {
+  std::uint64_t bytes = 0;
+  for (const MapEntry& entry : read_mappings(pid))
+    if ((entry.perms & wire::kShared) == 0 && entry.path.rfind("/anon_hugepage", 0) == 0)
+      bytes += entry.end - entry.start;
+  return std::min(bytes, memory_of(pid, "HugetlbPages"));
+}
 
 std::uint64_t free_huge_page_bytes() {
   constexpr char kPools[] = "/sys/kernel/mm/hugepages",

@@ -44,9 +44,9 @@ std::uint64_t commit_headroom();
 // The most that a clone needs committed: all private memory that the process may write to.
 std::uint64_t commit_of_clone(pid_t pid);
 
-// How much memory of the process is in pages of hugetlbfs, and how much the pools of such pages
-// have left that nobody has reserved.
-std::uint64_t huge_page_bytes(pid_t pid);
+// How much private memory of the process is in huge pages that it has asked for (MAP_HUGETLB), and
+// how much the pools of such pages have left that nobody has reserved.
+std::uint64_t private_huge_page_bytes(pid_t pid);
 std::uint64_t free_huge_page_bytes();
 
 }  // namespace reachscan::helper

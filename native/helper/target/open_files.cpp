@@ -91,7 +91,6 @@ bool is_of_kernel(const std::string& name) {
 void note_file(bool on_served_mount, const std::string& name, OpenFiles& found) {
   found.served |= on_served_mount || !is_of_kernel(name);
   found.counts_events |= name == "anon_inode:[perf_event]";
-  found.handles_faults |= name == "anon_inode:[userfaultfd]";
 }
 
 }  // namespace

@@ -15,8 +15,6 @@ struct OpenFiles {
   // A userfaultfd reports forks: the kernel blocks fork() until the descriptor is read, and hands
   // out another one.
   bool gets_fork_events = false;
-  // A userfaultfd. Memory that is registered with one cannot be registered with another.
-  bool handles_faults = false;
   // A performance counter, which a clone would share: it counts, and signals, what the clone does.
   bool counts_events = false;
 };

@@ -120,10 +120,7 @@ Freeze::Freeze(pid_t pid, PauseLimit& limit, Clock::time_point deadline, Reach r
                           O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   try {
     limit_.guard_seizing();
-    {
-      Ticker::Run ticking(ticker_, kPollInterval);
-      seize_new_threads();
-    }
+    seize_new_threads();
     words_.expect(states_.size());
     began_ = Clock::now();
     deadline_ = std::min(limit_.begin(), deadline);

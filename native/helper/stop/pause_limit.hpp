@@ -46,8 +46,8 @@ class PauseLimit {
 
   void watch();
   // Returns the time from which on it counts.
-  Clock::time_point watch_for(std::chrono::milliseconds time);
-  void wake_after(std::chrono::nanoseconds time) const;
+  Clock::time_point watch_for(std::chrono::milliseconds time, std::chrono::milliseconds interval);
+  void wake_every(std::chrono::nanoseconds time) const;
 
   pid_t pid_;
   std::chrono::milliseconds longest_;
@@ -56,6 +56,7 @@ class PauseLimit {
   pthread_t thread_{};
   Clock::time_point steps_end_{};
   std::atomic<Nanoseconds> ends_{0};  // of the pause, by Clock; 0 while the target runs
+  std::atomic<bool> seizing_{false};
   std::atomic<bool> dismissed_{false};
 };
 

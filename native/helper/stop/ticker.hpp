@@ -3,11 +3,9 @@
 #pragma once
 
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <ctime>
@@ -23,7 +21,7 @@ class Ticker {
   // For the calling thread. Does nothing if the kernel refuses a timer.
   Ticker() {
     struct sigaction action {};
-    action.sa_handler = collect_ended;  // no SA_RESTART: calls return EINTR
+    action.sa_handler = [](int) {};  // no SA_RESTART: calls return EINTR
     sigaction(kSignal, &action, nullptr);
     sigset_t signals;
     sigemptyset(&signals);
@@ -63,18 +61,6 @@ class Ticker {
 
  private:
   static constexpr int kSignal = SIGALRM;
-
-  // Collects traced threads that have ended. While another thread of theirs executes a program, the
-  // kernel has PTRACE_SEIZE wait for it, and it waits for us to collect them.
-  static void collect_ended(int) {
-    int error = errno;
-    siginfo_t info{};
-    // A bare call: what comes at any time must not count in tests that count calls.
-    constexpr int kEnded = WEXITED | WNOHANG | __WALL | __WNOTHREAD;
-    while (syscall(SYS_waitid, P_ALL, 0, &info, kEnded, nullptr) == 0 && info.si_pid != 0)
-      info = {};
-    errno = error;
-  }
 
   bool set(std::chrono::nanoseconds interval) const {
     timespec time{0, static_cast<long>(interval.count())};

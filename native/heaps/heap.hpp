@@ -87,13 +87,17 @@ class Budget {
 // all are done.
 using OnThreads = void (*)(uint64_t bytes, void (*work)(void* context), void* context);
 
+constexpr char kIncompleteFreeBlocks[] = "incomplete-free-blocks";
+
 // Something that the user must know although the heap was enumerated. `code` is null if there is
 // nothing.
 struct Warning {
   const char* code = nullptr;
   const char* text = nullptr;
-  // Whether what looks lost may be free, so that no leak is certain.
-  bool doubts_all = false;
+
+  // Whether what looks lost may be free, so that no leak is certain. A field for this would make
+  // the structure too large for registers, and each warning a constant with relocations.
+  bool doubts_all() const { return code == kIncompleteFreeBlocks; }
 };
 
 constexpr std::size_t kNameLength = 32;

@@ -18,7 +18,7 @@ using heaps::Verdict;
 
 inline void send_warning(const heaps::Warning& warning) {
   Record(wire::kWarning).str(warning.code).str(warning.text).send();
-  if (warning.doubts_all) control()->may_be_free = 1;
+  if (warning.doubts_all()) control()->may_be_free = 1;
 }
 
 // Builds a sentence from several parts and truncates it if it is too long.

@@ -47,11 +47,10 @@ class Walker : public Instances<Instance, kMaxInstances> {
   // The program may also have switched caches off, or its last thread with one may have ended.
   Warning warning() const {
     if (!no_caches_ || totals.blocks == 0) return {};
-    return {"incomplete-free-blocks",
+    return {kIncompleteFreeBlocks,
             "no thread's cache of free blocks was found in jemalloc: if threads have such caches, "
             "blocks in them count as allocated, and what they point to as in use; all leaks are "
-            "only possible ones",
-            true};
+            "only possible ones"};
   }
 
   std::size_t arena_count() const { return arenas_; }

@@ -123,9 +123,10 @@ class Spans {
   }
 
   bool any_debug_block(Range memory, uint64_t size) {
-    for (uint64_t at = memory.start; size >= kLeastDebugBlock && at + size <= memory.end;
+    if (size < kLeastDebugBlock) return false;
+    for (uint64_t at = memory.start; at + size <= memory.end && examined_ < kDebugSample;
          at += size) {
-      if (examined_ == kDebugSample || !found_.blocks.is_live(at)) continue;
+      if (!found_.blocks.is_live(at)) continue;
       ++examined_;
       if (is_debug_block(space_, at, size)) return true;
     }

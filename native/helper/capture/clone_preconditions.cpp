@@ -2,9 +2,6 @@
 // files.
 #include "helper/capture/clone_preconditions.hpp"
 
-#include <dirent.h>
-#include <linux/kcmp.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +15,7 @@
 
 #include "helper/stop/seccomp_filters.hpp"
 #include "helper/target/memory_limits.hpp"
+#include "helper/target/memory_sharing.hpp"
 #include "helper/target/open_files.hpp"
 #include "helper/target/process.hpp"
 #include "helper/target/text.hpp"
@@ -86,20 +84,6 @@ pid_t forgotten_orphan(pid_t pid) {
   return 0;
 }
 
-// Returns another process that has the same memory, like a vfork() child, or 0.
-pid_t process_with_same_memory(pid_t pid) {
-  DIR* directory = opendir("/proc");
-  pid_t found = 0;
-  while (const dirent* entry = directory == nullptr ? nullptr : readdir(directory)) {
-    auto other = static_cast<pid_t>(std::atoi(entry->d_name));
-    if (other == 0 || other == pid || syscall(SYS_kcmp, pid, other, KCMP_VM, 0, 0) != 0) continue;
-    found = other;
-    break;
-  }
-  if (directory != nullptr) closedir(directory);
-  return found;
-}
-
 // Memory that the clone takes is charged to the target's control group. If that ran out while the
 // clone is being created, the kernel could only kill the target.
 void require_room_in_group(pid_t pid) {
@@ -123,7 +107,9 @@ void require_room_to_commit(pid_t pid) {
 // The first of both to write to a huge page after the clone takes one from the pool, and the kernel
 // kills it if there is none.
 void require_free_huge_pages(pid_t pid) {
-  std::uint64_t used = private_huge_page_bytes(pid), free = free_huge_page_bytes();
+  std::uint64_t used = private_huge_page_bytes(pid);
+  if (used == 0) return;
+  std::uint64_t free = free_huge_page_bytes();
   if (used > free)
     refuse(pid,
            " uses " + megabytes(used) + " of private huge pages, and only " + megabytes(free) +
@@ -135,7 +121,7 @@ void require_free_huge_pages(pid_t pid) {
 // another scan makes such a process for, or vfork(), is soon over.
 void require_memory_of_its_own(pid_t pid) {
   auto deadline = std::chrono::steady_clock::now() + kSharingTime;
-  while (pid_t other = process_with_same_memory(pid)) {
+  for (pid_t other; (other = find_sharing(pid, 0, Sharing::kYes)) > 0;) {
     if (std::chrono::steady_clock::now() >= deadline)
       refuse(pid, " shares its memory with process " + std::to_string(other));
     std::this_thread::sleep_for(kSharingInterval);

@@ -316,9 +316,10 @@ void MemoryCopy::read_constant_parts() {
 // may have no page in its page table.
 void MemoryCopy::read_shared_memory() {
   std::vector<AddressRange> found;
+  const Leases leases;
   for (const MapEntry& entry : mappings_) {
     if (!changes(entry)) continue;
-    SharedMemoryFile file(pid_, entry);
+    SharedMemoryFile file(pid_, entry, leases);
     std::vector<AddressRange> data = file.data();
     if (data.empty()) continue;
     const Part part = part_of(entry);

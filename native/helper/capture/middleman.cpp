@@ -13,16 +13,6 @@
 #include "helper/stop/stops.hpp"
 
 namespace reachscan::helper {
-namespace {
-
-// A signal caused by the process's own instructions.
-bool is_fault_signal(int signal) {
-  return signal == SIGTRAP || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL ||
-         signal == SIGFPE;
-}
-
-}  // namespace
-
 Middleman::Middleman(pid_t tid, Clock::time_point deadline, std::uint64_t gadget)
     : Middleman(tid, gadget) {
   wait_for_first_stop(tid, deadline);

@@ -140,10 +140,11 @@ class CloneCapture : public CaptureMethod {
 
 class CopyCapture : public CaptureMethod {
  public:
-  CopyCapture(pid_t pid, const Memory& memory) : copy_(pid, memory) {}
+  CopyCapture(pid_t pid, const Memory& memory) : memory_(memory), copy_(pid, memory) {}
 
-  void capture(Freeze&, Clock::time_point deadline,
+  void capture(Freeze& freeze, Clock::time_point deadline,
                const std::function<void()>& read_words) override {
+    require_same_memory(freeze, memory_);
     read_words();
     copy_.capture(deadline);
   }
@@ -159,6 +160,8 @@ class CopyCapture : public CaptureMethod {
  protected:
   MemoryCopy& copy() { return copy_; }
 
+  const Memory& memory_;
+
  private:
   MemoryCopy copy_;
 };
@@ -167,7 +170,7 @@ class CopyCapture : public CaptureMethod {
 class TrackCapture : public CopyCapture {
  public:
   TrackCapture(pid_t pid, const Memory& memory, const SnapshotPlan& plan)
-      : CopyCapture(pid, memory), pid_(pid), memory_(memory), plan_(plan) {
+      : CopyCapture(pid, memory), pid_(pid), plan_(plan) {
     // The middleman needs a descriptor table of its own, with copies that its end closes.
     if (read_open_files(pid).served)
       throw Failure(wire::Step::kTrackWrites, Code::kUnsupportedMethod,
@@ -204,7 +207,6 @@ class TrackCapture : public CopyCapture {
   }
 
   pid_t pid_;
-  const Memory& memory_;
   const SnapshotPlan& plan_;
   std::optional<WriteTracker> tracker_;
 };
@@ -241,7 +243,6 @@ void quiesce_and_capture(Freeze& freeze, const Memory& memory, const SnapshotPla
                          CaptureMethod& maker, const std::function<void()>& read_kernel,
                          Snapshot& snapshot, Stopwatch& watch) {
   require_untagged_memory(freeze);
-  require_same_memory(freeze, memory);
   if (plan.hint != nullptr) {
     DrainResult drained = drain(freeze, memory, *plan.hint, plan.short_words);
     snapshot.quiet = drained.quiet;

@@ -1,15 +1,11 @@
 // Starts the process by a trampoline that one thread runs through, and tells who shares memory.
 #include "helper/recording/worker.hpp"
 
-#include <dirent.h>
 #include <linux/close_range.h>
-#include <linux/kcmp.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <vector>
 
 #include "arch/address_space.hpp"
@@ -18,20 +14,12 @@
 #include "helper/stop/preconditions.hpp"
 #include "helper/stop/realtime_priority.hpp"
 #include "helper/stop/stops.hpp"
+#include "helper/target/memory_sharing.hpp"
 
 namespace reachscan::helper {
 namespace {
 
 constexpr long kCloseRange = 436;
-
-enum class Sharing { kNo, kYes, kUnknown };
-
-// Of another user's process, it is not the target's.
-Sharing share_memory(pid_t one, pid_t other) {
-  long order = syscall(SYS_kcmp, one, other, KCMP_VM, 0, 0);
-  if (order == 0) return Sharing::kYes;
-  return order < 0 && errno == ENOSYS ? Sharing::kUnknown : Sharing::kNo;
-}
 
 // Returns the address of a system call instruction in the vdso, 0 if there is none.
 std::uint64_t find_gadget(const TrampolineSite& site, const Memory& memory) {
@@ -86,16 +74,7 @@ void Worker::require_same_program() const {
 }
 
 bool Worker::has_other(pid_t pid, const Worker* own) {
-  DIR* folder = opendir("/proc");
-  if (folder == nullptr) return true;
-  bool found = false;
-  while (const dirent* entry = readdir(folder)) {
-    pid_t other = std::atoi(static_cast<const char*>(entry->d_name));
-    if (other == 0 || other == pid || (own != nullptr && other == own->hands_->tid())) continue;
-    if (share_memory(pid, other) != Sharing::kNo) found = true;
-  }
-  closedir(folder);
-  return found;
+  return find_sharing(pid, own == nullptr ? 0 : own->hands_->tid(), Sharing::kUnknown) != 0;
 }
 
 }  // namespace reachscan::helper

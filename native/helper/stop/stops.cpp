@@ -16,6 +16,11 @@ void refuse_clone(pid_t tid, const std::string& why, int error) {
 
 bool is_at_call(const WaitStatus& status) { return status.signal() == (SIGTRAP | 0x80); }
 
+bool is_fault_signal(int signal) {
+  return signal == SIGTRAP || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL ||
+         signal == SIGFPE;
+}
+
 bool brings_signal(const WaitStatus& status) { return status.event() == 0 && !is_at_call(status); }
 
 bool is_after_clone(const WaitStatus& status) { return status.event() == PTRACE_EVENT_CLONE; }

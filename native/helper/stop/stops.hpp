@@ -15,6 +15,8 @@ namespace reachscan::helper {
 
 // The entry or exit of a system call.
 bool is_at_call(const WaitStatus& status);
+// Caused by the instructions of the task itself.
+bool is_fault_signal(int signal);
 // A signal to be delivered.
 bool brings_signal(const WaitStatus& status);
 // After a clone(); child_of_clone() returns the child.

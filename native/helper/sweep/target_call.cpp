@@ -11,6 +11,7 @@
 #include <csignal>
 
 #include "arch/code.hpp"
+#include "helper/stop/stops.hpp"
 #include "helper/target/mappings.hpp"
 #include "wire/protocol.hpp"
 
@@ -52,11 +53,6 @@ bool has_no_effect(std::uint64_t number, std::uint64_t operation) {
   bool wakes = std::find(std::begin(kWakes), std::end(kWakes), wanted) != std::end(kWakes);
   return number == SYS_sched_yield || number == SYS_rt_sigprocmask ||
          (number == SYS_futex && wakes);
-}
-
-bool is_crash(int signal) {
-  return signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE ||
-         signal == SIGTRAP;
 }
 
 void finish(abi::Call& call, Outcome outcome, std::uint64_t value) {
@@ -125,7 +121,7 @@ bool TargetCalls::handle_stop(abi::Call& call, WaitStatus status) {
     return true;
   }
   if (at_trap && arch::is_at_call(registers)) return handle_system_call(call, registers);
-  if (status.event() == 0 && is_crash(status.signal())) {
+  if (status.event() == 0 && is_fault_signal(status.signal())) {
     finish(call, Outcome::kCrashed, arch::program_counter(registers));
     return true;
   }

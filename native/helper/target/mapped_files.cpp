@@ -62,20 +62,6 @@ std::optional<struct statx> status_of(pid_t pid, const MapEntry& entry) {
   return {};
 }
 
-// Opening a file on which somebody has a lease sends that process a signal, and waits for it.
-// "1: LEASE  ACTIVE    READ  4711 00:1a:56 0 EOF"
-bool is_leased(const MapEntry& entry) {
-  std::string locks = read_text("/proc/locks", SIZE_MAX).value_or(std::string());
-  const std::string file = " " + entry.device + ":" + std::to_string(entry.inode) + " ";
-  for (std::string_view rest = locks; !rest.empty();) {
-    std::string_view line = take_line(rest);
-    if (line.find(": LEASE ") != std::string_view::npos &&
-        line.find(file) != std::string_view::npos)
-      return true;
-  }
-  return false;
-}
-
 // Returns the kind of the file if it is a device node.
 std::optional<Backing> backing_of_node(pid_t pid, const MapEntry& entry) {
   std::optional<struct statx> status = status_of(pid, entry);
@@ -145,10 +131,26 @@ Backing MappedFiles::find_backing(pid_t pid, const MapEntry& entry) const {
   return type.empty() && starts_with(entry.device, "00:") ? Backing::kOther : Backing::kFile;
 }
 
-SharedMemoryFile::SharedMemoryFile(pid_t pid, const MapEntry& entry)
+// "1: LEASE  ACTIVE    READ  4711 00:1a:56 0 EOF"
+Leases::Leases() {
+  std::string locks = read_text("/proc/locks", SIZE_MAX).value_or(std::string());
+  for (std::string_view rest = locks; !rest.empty();) {
+    std::string_view line = take_line(rest);
+    if (line.find(": LEASE ") != std::string_view::npos) (lines_ += line) += '\n';
+  }
+}
+
+bool Leases::has(const MapEntry& entry) const {
+  char file[96];
+  std::snprintf(file, sizeof file, " %s:%llu ", entry.device.c_str(),
+                static_cast<unsigned long long>(entry.inode));
+  return lines_.find(file) != std::string::npos;
+}
+
+SharedMemoryFile::SharedMemoryFile(pid_t pid, const MapEntry& entry, const Leases& leases)
     : entry_(entry), descriptor_(-1) {
   if (entry.backing != Backing::kSharedMemory || !is_shared(entry) || !is_readable(entry)) return;
-  if (is_leased(entry)) return;
+  if (leases.has(entry)) return;
   descriptor_ = open(path_of_link(pid, entry).c_str(), O_RDONLY | O_CLOEXEC);
   struct statx status {};
   if (descriptor_ < 0 || (statx(descriptor_, "", AT_EMPTY_PATH, STATX_INO, &status) == 0 &&
@@ -192,8 +194,9 @@ void SharedMemoryFile::read(const AddressRange& stretch, char* buffer) const {
 
 std::vector<AddressRange> shared_memory_data(pid_t pid, const std::vector<MapEntry>& entries) {
   std::vector<AddressRange> all;
+  const Leases leases;
   for (const MapEntry& entry : entries) {
-    std::vector<AddressRange> data = SharedMemoryFile(pid, entry).data();
+    std::vector<AddressRange> data = SharedMemoryFile(pid, entry, leases).data();
     all.insert(all.end(), data.begin(), data.end());
   }
   return all;

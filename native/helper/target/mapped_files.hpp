@@ -32,10 +32,22 @@ class MappedFiles {
   std::map<std::pair<std::string, std::uint64_t>, Backing> known_;
 };
 
-// The file behind a mapping of shared memory. Only root may open it; for others it has no data.
+// The files on which somebody has a lease now. Opening one sends that process a signal, and waits
+// for it.
+class Leases {
+ public:
+  Leases();
+  bool has(const MapEntry& entry) const;
+
+ private:
+  std::string lines_;  // of /proc/locks
+};
+
+// The file behind a mapping of shared memory. Only root may open it; for others, and with a lease,
+// it has no data.
 class SharedMemoryFile {
  public:
-  SharedMemoryFile(pid_t pid, const MapEntry& entry);
+  SharedMemoryFile(pid_t pid, const MapEntry& entry, const Leases& leases);
   ~SharedMemoryFile();
   SharedMemoryFile(const SharedMemoryFile&) = delete;
   SharedMemoryFile& operator=(const SharedMemoryFile&) = delete;

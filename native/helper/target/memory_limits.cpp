@@ -153,16 +153,17 @@ std::uint64_t commit_of_clone(pid_t pid) {
 
 // Private ones are listed as a file that nobody can open.
 std::uint64_t private_huge_page_bytes(pid_t pid) {
-  std::uint64_t bytes = 0;
+  std::uint64_t all = memory_of(pid, "HugetlbPages"), bytes = 0;
+  if (all == 0) return 0;
   for (const MapEntry& entry : read_mappings(pid))
     if ((entry.perms & wire::kShared) == 0 && entry.path.rfind("/anon_hugepage", 0) == 0)
       bytes += entry.end - entry.start;
-  return std::min(bytes, memory_of(pid, "HugetlbPages"));
+  return std::min(bytes, all);
 }
 
+// Each pool has a folder, such as hugepages-2048kB.
 std::uint64_t free_huge_page_bytes() {
-  constexpr char kPools[] = "/sys/kernel/mm/hugepages",
-                 kPrefix[] = "hugepages-";  // hugepages-2048kB
+  constexpr char kPools[] = "/sys/kernel/mm/hugepages", kPrefix[] = "hugepages-";
   DIR* directory = opendir(kPools);
   std::uint64_t bytes = 0;
   while (const dirent* entry = directory == nullptr ? nullptr : readdir(directory)) {

@@ -138,11 +138,13 @@ def test_the_same_answers_as_there(
 
 
 def test_several_scans_through_one_connection(victim: StartVictim, box: Path) -> None:
-    target = victim("leaky_sessions", command=on(box, "/program", "once"))
+    # Other tests may run a program of the usual name in their boxes at the same time.
+    shutil.copy(box / "program", box / "watched_here")
+    target = victim("leaky_sessions", command=on(box, "/watched_here", "once"))
     shutil.copy(need("busybox", "busybox-static"), box / "bin/sh")
     where = inside(target)
     words = ["--count", "2", "--every", "0.01", "--confirm", "2", "--confirm-every", "0.01"]
-    watched = run_cli(["watch", "--on", where, "program", *words])
+    watched = run_cli(["watch", "--on", where, "watched_here", *words])
     assert watched.status == 0 and "2 scans" in watched.out, watched
 
 

@@ -150,41 +150,41 @@ class BlockMap {
   }
 
   // Marks the live block that `value` points into. Returns its start, or 0 if it was already
-  // marked.
+  // marked. Shared: several threads call this, and exactly one of them gets the block.
   template <bool kShared = false>
   uint64_t mark(uint64_t value) {
     const Cluster* cluster = cluster_of(value);
-    return cluster == nullptr ? 0 : claim<kShared>(*cluster, value | kElsewhere).start;
+    if (cluster == nullptr) return 0;
+    uint64_t start = block_in(*cluster, value | kElsewhere);
+    return start != 0 && set_mark<kShared>(cluster->pair(start) + 1, 1ull << bit_of(start)) ? start
+                                                                                            : 0;
   }
 
-  // Marks the live block that `value` points into and returns its usable bytes. The range is empty
-  // if the block was already marked or there is none. It starts at kLeftover, and nothing is
-  // marked, if a free list may have left the value behind. Shared: several threads call this, and
-  // exactly one of them gets the block.
-  template <bool kShared>
-  [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t value) {
-    uint64_t start = block_in(cluster, value);
-    if (start <= kLeftover) return {start, start};
-    uint64_t* pair = cluster.pair(start);
-    unsigned bit = bit_of(start);
-    if (!set_marks<kShared>(pair + 1, 1ull << bit, 0)) return {0, 0};
-    return {start, end_in(cluster, pair, start)};
+  // Returns the live block that `value` points into, 0, or kLeftover if a free list may have left
+  // the value behind. Most pointers point to the start of a block.
+  [[gnu::always_inline]] uint64_t block_in(const Cluster& cluster, uint64_t value) const {
+    uint64_t granule = value & ~(kGranule - 1);
+    return is_start(cluster, granule) ? granule : block_around(cluster, value);
   }
 
-  // Marks the same block but defers its scan. Returns the address where that is noted, 0 if the
-  // block was already marked or there is none, or kLeftover as above.
-  template <bool kShared>
-  [[gnu::always_inline]] uint64_t grey(const Cluster& cluster, uint64_t value) {
-    uint64_t start = block_in(cluster, value);
-    if (start <= kLeftover) return start;
-    return make_grey<kShared>(cluster, start);
+  // These change marks. While one thread does it, no other one may do it in the same bucket.
+
+  // Marks a live block. Returns false if it was already marked.
+  [[gnu::always_inline]] bool mark_in(const Cluster& cluster, uint64_t start) {
+    return set_mark<false>(cluster.pair(start) + 1, 1ull << bit_of(start));
   }
 
-  // Calls visit(block) for each deferred block noted in the kSpan bytes from `base` on and clears
-  // the notes.
-  template <bool kShared, typename Visit>
+  // The same, but returns its usable bytes, or an empty range.
+  [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t start) {
+    if (!mark_in(cluster, start)) return {0, 0};
+    return {start, end_in(cluster, cluster.pair(start), start)};
+  }
+
+  // Calls visit(block) for each grey block noted in the kSpan bytes from `base` on and clears the
+  // notes.
+  template <typename Visit>
   [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, Visit visit) {
-    take_greys<kShared>(
+    take_greys(
         cluster, base, [&](const uint64_t* pair, uint64_t start) __attribute__((always_inline)) {
           visit(Range{start, end_in(cluster, pair, start)});
         });
@@ -268,12 +268,6 @@ class BlockMap {
   Range hull_of(std::size_t first, std::size_t end) const {
     const Cluster& last = clusters_[end - 1];
     return {clusters_[first].start, last.start + last.length};
-  }
-
-  // Most pointers point to the start of a block.
-  [[gnu::always_inline]] uint64_t block_in(const Cluster& cluster, uint64_t value) const {
-    uint64_t granule = value & ~(kGranule - 1);
-    return is_start(cluster, granule) ? granule : block_around(cluster, value);
   }
 
   uint64_t block_around(const Cluster& cluster, uint64_t value) const {

@@ -25,6 +25,9 @@ inline unsigned bit_of(uint64_t address) { return address / kGranule % 64; }
 
 // Other threads may change marks, and drop blocks (glibc/fastbins.hpp).
 inline uint64_t relaxed(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+inline void set_relaxed(uint64_t* word, uint64_t value) {
+  __atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
 inline uint64_t edges_of(const uint64_t* pair) { return pair[0] | relaxed(pair + 1); }
 
 struct Cluster {

@@ -11,29 +11,15 @@
 
 namespace reachscan::heaps {
 
-// Sets both marks, or neither if the first is already set. Returns whether it set them.
+// Sets a bit of the marks. Returns false if it was already set. Shared: other threads may change
+// bits of the same word.
 template <bool kShared>
-inline bool set_marks(uint64_t* marks, uint64_t first, uint64_t second) {
+inline bool set_mark(uint64_t* marks, uint64_t bit) {
   uint64_t seen = relaxed(marks);
-  do {
-    if ((seen & first) != 0) return false;
-    if (!kShared) {
-      *marks = seen | first | second;
-      return true;
-    }
-  } while (!__atomic_compare_exchange_n(marks, &seen, seen | first | second, false,
-                                        __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+  if ((seen & bit) != 0) return false;
+  if (kShared) return (__atomic_fetch_or(marks, bit, __ATOMIC_RELAXED) & bit) == 0;
+  set_relaxed(marks, seen | bit);
   return true;
-}
-
-template <bool kShared>
-[[gnu::always_inline]] inline uint64_t take_bits(uint64_t* word, uint64_t bits) {
-  if (kShared) {
-    bits &= __atomic_fetch_and(word, ~bits, __ATOMIC_SEQ_CST);
-  } else {
-    *word &= ~bits;
-  }
-  return bits;
 }
 
 // Fine form: the bits for one span.
@@ -49,40 +35,47 @@ constexpr uint64_t doubled(uint64_t bits) {
   return bits * 3;
 }
 
-// Marks the block at `start` and defers its scan. Returns the address where that is noted, or 0 if
-// the block was already marked.
-template <bool kShared>
-[[gnu::always_inline]] inline uint64_t make_grey(const Cluster& cluster, uint64_t start) {
-  uint64_t* pair = cluster.pair(start);
-  unsigned bit = bit_of(start);
-  if constexpr (kFine) {
-    if (!set_marks<kShared>(pair + 1, 1ull << bit, 0)) return 0;
-    set_marks<kShared>(cluster.greys_at(start), 0, 1ull << bit_of(start / 2));
-    return start;
-  } else {
-    if (!set_marks<kShared>(pair + 1, 1ull << bit, 1ull << bit << 1)) return 0;
-    if (bit == 63) set_marks<kShared>(pair + 3, 0, 1);
-    return start + kGranule;
-  }
+// Returns the address where it is noted that the block at `start` is grey.
+constexpr uint64_t note_of(uint64_t start) { return kFine ? start : start + kGranule; }
+
+inline void note_grey(const Cluster& cluster, uint64_t start) {
+  uint64_t at = note_of(start);
+  set_mark<false>(kFine ? cluster.greys_at(at) : cluster.pair(at) + 1,
+                  1ull << bit_of(kFine ? at / 2 : at));
+}
+
+// Marks the block at `start` and notes it as grey. Returns false if it was already marked.
+[[gnu::always_inline]] inline bool make_grey(const Cluster& cluster, uint64_t start) {
+  uint64_t* marks = cluster.pair(start) + 1;
+  uint64_t seen = relaxed(marks), bit = 1ull << bit_of(start);
+  if ((seen & bit) != 0) return false;
+  // Mostly, both bits are in the same word.
+  const bool in_one = !kFine && bit << 1 != 0;
+  set_relaxed(marks, seen | bit | (in_one ? bit << 1 : 0));
+  if (!in_one) note_grey(cluster, start);
+  return true;
 }
 
 // Calls visit(pair, start) for each block noted as grey in the kSpan bytes from `base` on and
 // clears the notes; `pair` covers the start.
-template <bool kShared, typename Visit>
+template <typename Visit>
 [[gnu::always_inline]] inline void take_greys(const Cluster& cluster, uint64_t base, Visit visit) {
   uint64_t* pair = cluster.pair(base);
   uint64_t noted;
   if constexpr (kFine) {
     unsigned first = bit_of(base / 2);
-    noted = relaxed(cluster.greys_at(base)) & kAllOfSpan << first;
+    uint64_t* greys = cluster.greys_at(base);
+    noted = relaxed(greys) & kAllOfSpan << first;
     if (noted == 0) return;
-    noted = doubled(take_bits<kShared>(cluster.greys_at(base), noted) >> first);
+    set_relaxed(greys, relaxed(greys) & ~noted);
+    noted = doubled(noted >> first);
     noted &= pair[0] & relaxed(pair + 1);
   } else {
     uint64_t after_starts = pair[0] << 1 | pair[-2] >> 63;
-    noted = relaxed(pair + 1) & ~pair[0] & after_starts;
+    uint64_t marks = relaxed(pair + 1);
+    noted = marks & ~pair[0] & after_starts;
     if (noted == 0) return;
-    noted = take_bits<kShared>(pair + 1, noted);
+    set_relaxed(pair + 1, marks & ~noted);
     if ((noted & 1) != 0) {
       visit(pair - 2, base - kGranule);
       noted ^= 1;

@@ -180,8 +180,6 @@ void mark_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   }
 }
 
-uint64_t noted_at(uint64_t block) { return heaps::kFine ? block : block + kGranule; }
-
 // Answers do not change while blocks are put off, and each of these is returned once. In the fine
 // form, a marked neighbour within the same two granules may be returned with it.
 void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
@@ -192,7 +190,9 @@ void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
     if (cluster == nullptr) continue;
     uint64_t block = model.block_of(value);
     bool fresh = block != 0 && !model.live[block].marked;
-    CHECK_EQ(blocks.grey<false>(*cluster, value | heaps::kElsewhere), fresh ? noted_at(block) : 0);
+    CHECK_EQ(blocks.block_in(*cluster, value | heaps::kElsewhere), block);
+    if (block == 0) continue;
+    CHECK_EQ(heaps::make_grey(*cluster, block), fresh);
     if (!fresh) continue;
     model.live[block].marked = true;
     expected[block] = model.live[block].end;
@@ -201,7 +201,7 @@ void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   std::map<uint64_t, uint64_t> given;
   for (const abi::Mapping& m : heap.mappings())
     for (uint64_t base = m.start & ~(heaps::kSpan - 1); base < m.end; base += heaps::kSpan)
-      blocks.take_grey<false>(*blocks.cluster_of(m.start), base, [&](heaps::Range block) {
+      blocks.take_grey(*blocks.cluster_of(m.start), base, [&](heaps::Range block) {
         CHECK(given.emplace(block.start, block.end).second);
       });
   for (const auto& [start, end] : given) {

@@ -30,8 +30,8 @@ void add_region(BlockMap& blocks, uint64_t start, uint64_t end, uint32_t tail = 
 
 // Returns the block that a word in the head of a block leads to, with its low bits left as they
 // are.
-uint64_t claimed_from_head(BlockMap& blocks, uint64_t value) {
-  return blocks.claim<false>(*blocks.cluster_of(value), value).start;
+uint64_t block_from_head(const BlockMap& blocks, uint64_t value) {
+  return blocks.block_in(*blocks.cluster_of(value), value);
 }
 
 // Checks that every byte of [start, end) belongs to the block `start`, and the bytes around it do
@@ -61,8 +61,8 @@ CASE(every_byte_of_a_block_and_none_around_it) {
   check_extent(blocks, kStart + 0x200, kStart + kPage - 8);
   for (uint64_t at = kStart; at < kStart + 0x10; ++at) CHECK_EQ(blocks.block_of(at), 0u);
   for (uint64_t at = kStart + 0xf8; at < kStart + 0x200; ++at) CHECK_EQ(blocks.block_of(at), 0u);
-  CHECK_EQ(claimed_from_head(blocks, kStart + 0xf8), 0u);
-  CHECK_EQ(claimed_from_head(blocks, kStart + 0xf7), kStart + 0x30);
+  CHECK_EQ(block_from_head(blocks, kStart + 0xf8), 0u);
+  CHECK_EQ(block_from_head(blocks, kStart + 0xf7), kStart + 0x30);
 }
 
 CASE(values_that_are_no_addresses_of_a_heap) {

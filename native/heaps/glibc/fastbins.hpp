@@ -112,7 +112,7 @@ class Following {
       return true;
     }
     uint64_t *pair = blocks_.pair_at(user), bit = 1ull << bit_of(user);
-    if (take_bits<true>(pair, bit) == 0) return false;
+    if ((__atomic_fetch_and(pair, ~bit, __ATOMIC_RELAXED) & bit) == 0) return false;
     __atomic_fetch_or(pair + 1, bit, __ATOMIC_RELAXED);
     return true;
   }

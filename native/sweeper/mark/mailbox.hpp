@@ -23,7 +23,7 @@ class Mailbox {
       Packet*& packet = packets_[owner_of(*value, owners)];
       if (packet == nullptr) packet = worklist_.take_empty();
       if (packet == nullptr) {
-        own_.add<true>(value, 1);
+        own_.add(value, 1);
         continue;
       }
       packet->values[packet->count++] = *value;
@@ -64,7 +64,7 @@ class Mailbox {
   }
 
   void keep(Packet* packet) {
-    own_.add<true>(packet->values, packet->count);
+    own_.add(packet->values, packet->count);
     packet->count = 0;
   }
 

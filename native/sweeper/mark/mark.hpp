@@ -40,7 +40,8 @@ class Marker {
         blocks_(blocks),
         worklist_(worklist),
         near_(blocks),
-        mark_buckets_(blocks, worklist),
+        access_(worklist.locks()),
+        mark_buckets_(blocks, worklist, access_),
         mailbox_(worklist, mark_buckets_),
         found_(blocks.hull(), 2 * worklist.many()) {}
 
@@ -113,7 +114,7 @@ class Marker {
       found_.scan_head(head);
     }
     block.start = head.end;
-    if (!alone_ && block.end - block.start >= kLargeBlock && worklist_.give(block)) return;
+    if (!access_.alone() && block.end - block.start >= kLargeBlock && worklist_.give(block)) return;
     while (block.start != block.end) scan_slice(block);
   }
 
@@ -188,14 +189,14 @@ class Marker {
     candidates_[candidate_count_++] = {value, &cluster};
   }
 
-  template <bool kShared>
   void claim_candidates() {
     for (unsigned i = 0; i < candidate_count_; ++i) {
-      const Candidate& next = candidates_[i];
-      heaps::Range block = blocks_.claim<kShared>(*next.cluster, next.value);
-      if (block.start == heaps::kLeftover && !worklist_.put_aside(next.value))
-        block = blocks_.claim<kShared>(*next.cluster, next.value | heaps::kElsewhere);
-      if (block.start <= heaps::kLeftover) continue;
+      const heaps::Cluster& cluster = *candidates_[i].cluster;
+      uint64_t start = worklist_.block_in(cluster, candidates_[i].value);
+      if (start == 0) continue;
+      const auto access = access_.to(cluster.bucket_of(start));
+      heaps::Range block = blocks_.claim(cluster, start);
+      if (block.start == 0) continue;
       fetch_block(block);
       claimed_[claimed_count_++] = block;
     }
@@ -205,8 +206,8 @@ class Marker {
   // By address.
 
   void sort_found(uint64_t count) {
-    if (alone_) {
-      mark_buckets_.add<false>(found_.values(), count);
+    if (access_.alone()) {
+      mark_buckets_.add(found_.values(), count);
     } else {
       mailbox_.add(found_.values(), count);
     }
@@ -215,24 +216,25 @@ class Marker {
 
   // Fetches each block as soon as it is found: when a whole batch was fetched afterwards, marking
   // took a quarter longer.
-  template <bool kShared>
   void claim_grey() {
+    if (bucket_.start == bucket_.end) return;
+    const auto access = access_.to(bucket_cluster_->bucket_of(bucket_.start));
     for (; bucket_.start < bucket_.end && claimed_count_ < kMaxClaimed;
          bucket_.start += heaps::kSpan)
-      blocks_.take_grey<kShared>(*bucket_cluster_, bucket_.start, [this](heaps::Range block) {
+      blocks_.take_grey(*bucket_cluster_, bucket_.start, [this](heaps::Range block) {
         claimed_[claimed_count_++] = block;
         fetch_block(block);
       });
   }
 
   bool enter_bucket() {
-    while (!alone_ && mailbox_.receive(false)) continue;
+    while (!access_.alone() && mailbox_.receive(false)) continue;
     mark_buckets_.take_few(kBatch, [this](const heaps::Cluster& cluster, uint64_t value) {
       add_candidate(cluster, value);
     });
     by_address_ = mark_buckets_.values() * worklist_.members() >= worklist_.many() / 2;
     if (candidate_count_ != 0) return true;
-    uint64_t start = alone_ ? mark_buckets_.next<false>() : next_shared_bucket();
+    uint64_t start = access_.alone() ? mark_buckets_.next() : next_shared_bucket();
     if (start == 0) return false;
     bucket_ = {start, start + kBucket};
     bucket_cluster_ = blocks_.cluster_of(start);
@@ -240,11 +242,11 @@ class Marker {
   }
 
   uint64_t next_shared_bucket() {
-    uint64_t start = mark_buckets_.next<true>();
+    uint64_t start = mark_buckets_.next();
     if (start != 0) return start;
     mailbox_.flush();
     do {
-      start = mark_buckets_.next<true>();
+      start = mark_buckets_.next();
     } while (start == 0 && mailbox_.receive(true));
     return start;
   }
@@ -263,26 +265,21 @@ class Marker {
   // Runs until neither this marker nor the worklist has anything left.
   void drain() {
     do {
-      alone_ = worklist_.alone();
-      if (alone_) {
-        advance<false>();
-      } else {
-        if (worklist_.hungry()) share();
-        advance<true>();
-      }
+      access_.set_alone(worklist_.alone());
+      if (!access_.alone() && worklist_.hungry()) share();
+      advance();
     } while (claimed_count_ + candidate_count_ != 0 || !found_.empty() || find_work());
   }
 
-  template <bool kShared>
   void advance() {
     scan_claimed();
-    claim_candidates<kShared>();
+    claim_candidates();
     if (by_address_) {
-      claim_grey<kShared>();
+      claim_grey();
       sort_found(found_.size());
     } else {
       fetch_candidates();
-      if (candidate_count_ == 0) claim_grey<kShared>();
+      if (candidate_count_ == 0) claim_grey();
     }
   }
 
@@ -301,13 +298,12 @@ class Marker {
   BlockMap& blocks_;
   SharedWorklist& worklist_;
   heaps::ClusterCache near_;
+  // As of the last advance: another member that joins meanwhile must not get any work.
+  BucketAccess access_;
   MarkBuckets mark_buckets_;
   Mailbox mailbox_;
   PointerFilter found_;
   bool by_address_ = false;
-  // As of the last advance, which changes the bitmaps in ways that are not thread-safe: another
-  // member that joins meanwhile must not get any work.
-  bool alone_ = true;
   heaps::Range range_{0, 0};  // the rest of it
   heaps::Range bucket_{0, 0};
   const heaps::Cluster* bucket_cluster_ = nullptr;

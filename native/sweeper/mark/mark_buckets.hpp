@@ -14,9 +14,10 @@ namespace reachscan::sweeper {
 
 class MarkBuckets {
  public:
-  MarkBuckets(BlockMap& blocks, SharedWorklist& worklist)
+  MarkBuckets(BlockMap& blocks, SharedWorklist& worklist, BucketAccess& access)
       : blocks_(blocks),
         worklist_(worklist),
+        access_(access),
         near_(blocks),
         boxes_(blocks.buckets()),
         line_(blocks) {}
@@ -24,10 +25,9 @@ class MarkBuckets {
   // The number of values in all boxes.
   uint64_t values() const { return values_; }
 
-  template <bool kShared>
   void add(const uint64_t* values, uint64_t count) {
     each_group(values, count, [this](const heaps::Cluster& cluster, uint64_t value) {
-      add<kShared>(cluster, boxes_[cluster.bucket_of(value)], value);
+      add(cluster, boxes_[cluster.bucket_of(value)], value);
     });
   }
 
@@ -48,15 +48,14 @@ class MarkBuckets {
   }
 
   // Returns the start of the next bucket, whose box is now empty; 0 if there is none.
-  template <bool kShared>
   uint64_t next() {
-    if (line_.size() == 0) look_up_aside<kShared>();
+    if (line_.size() == 0) look_up_aside();
     if (line_.size() == 0) return 0;
     uint64_t bucket = line_.take();
     const heaps::Cluster& cluster = *near_.of(bucket);
     Box& box = boxes_[cluster.bucket_of(bucket)];
     fetch_bitmaps(cluster, bucket);
-    look_up<kShared>(cluster, box, bucket);
+    look_up(cluster, box, bucket);
     box.state = kIdle;
     if (line_.size() != 0) fetch_bucket(line_.next());
     return bucket;
@@ -101,12 +100,11 @@ class MarkBuckets {
     }
   }
 
-  template <bool kShared>
   [[gnu::always_inline]] void add(const heaps::Cluster& cluster, Box& box, uint64_t value) {
     if (box.state < kQueued && !enqueue(cluster, box, value)) return;
     box.offsets[box.count++] = static_cast<uint16_t>(value);
     ++values_;
-    if (box.count == Box::kMax) set_aside<kShared>(cluster, box, value & ~(kBucket - 1));
+    if (box.count == Box::kMax) set_aside(cluster, box, value & ~(kBucket - 1));
   }
 
   // Returns false if no block can be there.
@@ -133,7 +131,8 @@ class MarkBuckets {
     for (uint64_t page = bucket; page < bucket + kBucket; page += heaps::kPage) heaps::fetch(page);
   }
 
-  static void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t bucket) {
+  void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t bucket) {
+    access_.fetch(cluster.bucket_of(bucket));
     for (uint64_t base = bucket; base < bucket + kBucket;
          base += heaps::kPairsInLine * heaps::kSpan)
       heaps::fetch(cluster.pair(base));
@@ -143,10 +142,9 @@ class MarkBuckets {
   }
 
   // Empties a full box. Its values are looked up once the bitmaps have had time to arrive.
-  template <bool kShared>
   [[gnu::noinline]] void set_aside(const heaps::Cluster& cluster, Box& box, uint64_t bucket) {
     Full& full = aside_[next_aside_++ % kAside];
-    if (full.bucket != 0) look_up_full<kShared>(full);
+    if (full.bucket != 0) look_up_full(full);
     full.cluster = &cluster;
     full.bucket = bucket;
     full.box = box;
@@ -154,39 +152,65 @@ class MarkBuckets {
     fetch_bitmaps(cluster, bucket);
   }
 
-  template <bool kShared>
   void look_up_aside() {
     for (Full& full : aside_)
-      if (full.bucket != 0) look_up_full<kShared>(full);
+      if (full.bucket != 0) look_up_full(full);
   }
 
-  template <bool kShared>
   void look_up_full(Full& full) {
-    look_up<kShared>(*full.cluster, full.box, full.bucket);
+    look_up(*full.cluster, full.box, full.bucket);
     full.bucket = 0;
   }
 
   // Looks up the values of a box and empties it.
-  template <bool kShared>
   void look_up(const heaps::Cluster& cluster, Box& box, uint64_t bucket) {
-    for (unsigned i = 0; i < box.count; ++i) {
-      uint64_t value = bucket + box.offsets[i];
-      uint64_t noted = blocks_.grey<kShared>(cluster, value);
-      if (noted == heaps::kLeftover) {
-        if (worklist_.put_aside(value)) continue;
-        noted = blocks_.grey<kShared>(cluster, value | heaps::kElsewhere);
+    uint64_t across[Box::kMax];
+    unsigned count = 0;
+    bool any_grey = false;
+    {
+      const auto access = access_.to(cluster.bucket_of(bucket));
+      for (unsigned i = 0; i < box.count; ++i) {
+        uint64_t start = worklist_.block_in(cluster, bucket + box.offsets[i]);
+        if (start == 0) continue;
+        if (is_across(start, bucket)) {
+          across[count++] = start;
+        } else {
+          any_grey |= heaps::make_grey(cluster, start);
+        }
       }
-      // The block starts before this bucket, or its first granule is the last one of the bucket, or
-      // the bucket had its turn after its box was set aside.
-      if (noted == 0) continue;
-      Box& next = boxes_[cluster.bucket_of(noted)];
-      if (next.state >= kQueued || enqueue(cluster, next, noted)) next.state = kQueuedWithGrey;
     }
+    // The bucket may have had its turn after its box was set aside.
+    if (any_grey) enqueue_grey(cluster, bucket);
+    for (unsigned i = 0; i < count; ++i) look_up_across(cluster, across[i]);
     empty(box);
+  }
+
+  // Returns whether a block starts before a bucket, or is noted as grey behind it.
+  static bool is_across(uint64_t start, uint64_t bucket) {
+    return start - bucket >= kBucket - heaps::note_of(0);
+  }
+
+  void look_up_across(const heaps::Cluster& cluster, uint64_t start) {
+    {
+      const auto access = access_.to(cluster.bucket_of(start));
+      if (!blocks_.mark_in(cluster, start)) return;
+    }
+    uint64_t noted = heaps::note_of(start);
+    {
+      const auto access = access_.to(cluster.bucket_of(noted));
+      heaps::note_grey(cluster, start);
+    }
+    enqueue_grey(cluster, noted);
+  }
+
+  void enqueue_grey(const heaps::Cluster& cluster, uint64_t address) {
+    Box& box = boxes_[cluster.bucket_of(address)];
+    if (box.state >= kQueued || enqueue(cluster, box, address)) box.state = kQueuedWithGrey;
   }
 
   BlockMap& blocks_;
   SharedWorklist& worklist_;
+  BucketAccess& access_;
   heaps::ClusterCache near_;
   Scratch<Box> boxes_;
   BucketQueue line_;

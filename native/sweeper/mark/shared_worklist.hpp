@@ -6,6 +6,7 @@
 // member that has been idle for long naps, and the helper wakes it.
 #pragma once
 
+#include "sweeper/mark/bucket_locks.hpp"
 #include "sweeper/mark/packets.hpp"
 #include "sweeper/mark/put_aside.hpp"
 
@@ -24,7 +25,8 @@ class SharedWorklist {
       : blocks_(blocks),
         put_aside_(put_aside),
         least_many_(least_many),
-        ranges_(map_memory, kMaxRanges) {}
+        ranges_(map_memory, kMaxRanges),
+        locks_(blocks.buckets()) {}
 
   // Every member except the first calls this before anything else. One that joins when all work is
   // done finds nothing to do. Returns the member's number.
@@ -78,9 +80,18 @@ class SharedWorklist {
     return packet;
   }
 
+  BucketLocks& locks() { return locks_; }
+
   // Words that a free list may have left behind do not count as pointers at first. Returns false if
   // there is no room, in which case the value does count.
   bool put_aside(uint64_t value) { return put_aside_.add(value); }
+
+  // Returns the live block that a value points into, or 0. Puts it aside if it may be left behind.
+  [[gnu::always_inline]] uint64_t block_in(const heaps::Cluster& cluster, uint64_t value) {
+    uint64_t start = blocks_.block_in(cluster, value);
+    if (start != heaps::kLeftover) return start;
+    return put_aside(value) ? 0 : blocks_.block_in(cluster, value | heaps::kElsewhere);
+  }
 
   // How many values, or blocks to scan, are many: one per bucket, but no fewer than are worth
   // sorting.
@@ -135,6 +146,7 @@ class SharedWorklist {
   uint64_t least_many_;
   List<heaps::Range> ranges_;
   Packets packets_;
+  BucketLocks locks_;
   SpinLock lock_;
   uint64_t scanned_ = 0;
   // All members poll these constantly; they change only with packets and ranges.

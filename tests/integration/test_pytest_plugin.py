@@ -132,11 +132,12 @@ def test_leaks():
 
 def run(folder: Path, suite: str, *options: str) -> str:
     (folder / "test_suite.py").write_text(suite)
-    command = [sys.executable, "-m", "pytest", "-p", "reachscan.pytest_plugin", "-rA", *options]
+    plain = ("-rA", "--color=no", "-p", "reachscan.pytest_plugin")
+    command = [sys.executable, "-m", "pytest", *plain, *options]
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
         capture_output=True,
         text=True,
         timeout=DEADLINE,

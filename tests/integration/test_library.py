@@ -14,6 +14,8 @@ from libraries import ENVIRONMENT, LINKING
 from scans import leaked, run_cli, scan
 from victims import DEADLINE, Victim, build, running, wait_until
 
+from reachscan import config
+
 SCENES = (
     *("clean", "twice", "stack", "globals", "thread_locals", "odd_blocks", "possible"),
     *("ignored", "disabled", "root_regions", "recoverable", "threads"),
@@ -77,6 +79,14 @@ def test_a_program_in_cpp_reads_the_leaks() -> None:
     program = build("inside_cpp", LINKING["shared"])
     done = subprocess.run([program], capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("standard", ["c++11", "c++14", "c++20"])
+def test_the_header_for_cpp_needs_no_new_standard(standard: str, tmp_path: Path) -> None:
+    source = tmp_path / "program.cpp"
+    source.write_text("#include <reachscan.hpp>\nint main() {}\n")
+    strict = [f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only"]
+    subprocess.run(["g++", *strict, *config.cflags(), source], check=True)
 
 
 def test_a_helper_that_is_missing_is_named() -> None:

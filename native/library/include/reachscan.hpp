@@ -47,6 +47,9 @@ struct UnseenAllocator {
 namespace android {
 
 struct Leak : reachscan_leak {
+  Leak() = default;
+  explicit Leak(const reachscan_leak& leak) : reachscan_leak(leak) {}
+
   std::string ToString(bool log_contents) const {
     std::string text(reachscan_leak_text(this, log_contents, nullptr, 0) + 1, 0);
     reachscan_leak_text(this, log_contents, &text[0], text.size());
@@ -94,7 +97,7 @@ inline bool GetUnreachableMemory(UnreachableMemoryInfo& info, std::size_t limit,
   }
   info.leaks.clear();
   info.leaks.reserve(report.listed);
-  for (std::size_t i = 0; i < report.listed; ++i) info.leaks.push_back(Leak{report.leaks[i]});
+  for (std::size_t i = 0; i < report.listed; ++i) info.leaks.emplace_back(report.leaks[i]);
   info.num_leaks = report.num_leaks;
   info.leak_bytes = report.leak_bytes;
   info.num_allocations = report.num_allocations;

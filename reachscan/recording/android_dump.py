@@ -25,7 +25,8 @@ VERSIONS = ("1.0", "1.1", "1.2")
 _FIRST = re.compile(r"Android Native Heap Dump v(\d{1,9}\.\d{1,9})\s*")
 _TOTAL = re.compile(r"Total memory: (\d{1,19})\s*")
 _RECORD = re.compile(r"z (\d+)\s+sz\s+(\d{1,19})\s+num\s+(\d{1,19})\s+bt((?: [0-9a-f]{1,16})*)\s*")
-_INFO = re.compile(r'\{"([^"]*)" ([0-9a-f]{1,16}) "([^"]*)" ([0-9a-f]{1,16})\}')
+# Names of functions may contain quotes, as those of C++ literals do: `operator"" _ms`.
+_INFO = re.compile(r'"([^"]*)" ([0-9a-f]{1,16}) "(.*)" ([0-9a-f]{1,16})')
 _MAPPING = re.compile(
     r"([0-9a-f]{1,16})-([0-9a-f]{1,16}) ([r-])([w-])([x-])([sp]) ([0-9a-f]{1,16}) \S+ (\d{1,19})"
     r"(?: +(.*))?"
@@ -64,7 +65,7 @@ class _Dump:
             if line.startswith("z "):
                 self._add(_RECORD.fullmatch(line), number)
             elif line.startswith("  bt_info") and self.records:
-                self._name(self.records[-1].stack, _INFO.findall(line))
+                self._name(self.records[-1].stack, line.strip().removeprefix("bt_info"))
             elif total := _TOTAL.fullmatch(line):
                 self.total = int(total[1])
         raise errors.StreamError("the dump was cut off: it has no mappings")
@@ -81,12 +82,14 @@ class _Dump:
             )
         self.records.append(_Record(size, count, stack))
 
-    def _name(self, stack: Sequence[int], known: Sequence[tuple[str, str, str, str]]) -> None:
+    def _name(self, stack: Sequence[int], info: str) -> None:
+        known = [_INFO.fullmatch(frame) for frame in info.strip(" {}").split("} {")]
         if len(known) != len(stack):
             return
-        for pc, (module, _, function, offset) in zip_equal(stack, known):
-            if function and int(offset, 16):
-                self.names[call_before(pc)] = model.Name(module, function, int(offset, 16) - 1)
+        for pc, frame in zip_equal(stack, known):
+            if frame and frame[3] and int(frame[4], 16):
+                name = model.Name(frame[1], frame[3], int(frame[4], 16) - 1)
+                self.names[call_before(pc)] = name
 
     def _read_mappings(self, lines: Iterator[str]) -> None:
         for line in lines:

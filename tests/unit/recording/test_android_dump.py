@@ -85,6 +85,14 @@ def test_names_of_complete_backtraces_are_taken(tmp_path: Path) -> None:
     assert by_pc[0x7B700200].function is None
 
 
+def test_names_may_contain_quotes(tmp_path: Path) -> None:
+    name = 'operator"" _ms(unsigned long long)::{lambda()#1}'
+    info = f'  bt_info {{"/lib/libfoo.so" 10 "{name}" 4}} {{"/lib/libfoo.so" 200 "main" 9}}\n'
+    text = dump(records=RECORDS.replace("\nz 1", f"\n{info}z 1"))
+    frames = loaded(tmp_path, text).folding.joined.frames
+    assert {frame.function for frame, *_ in frames.values()} >= {name, "main"}
+
+
 def test_mappings_are_read_with_and_without_names(tmp_path: Path) -> None:
     mappings = loaded(tmp_path, dump()).recording.mappings
     assert [m.path for m in mappings][1:] == [

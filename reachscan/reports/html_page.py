@@ -10,6 +10,8 @@ import re
 from importlib.resources import files
 from typing import Any
 
+from reachscan.wording import printable
+
 _UNSAFE_IN_SCRIPTS = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}
 
 
@@ -34,7 +36,7 @@ def page(
         script += _part("flame.js")
     parts = {
         "policy": _policy(style, script),
-        "title": _plain(title),
+        "title": _plain(printable(title)),
         "style": style,
         "script": script,
         "report": _data(document),

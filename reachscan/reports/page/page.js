@@ -1,7 +1,18 @@
 "use strict";
 // Everything that comes from the target is set as text, never as markup.
 
-const read = (id) => JSON.parse(document.getElementById(id).textContent);
+// Nor may it hide or reverse what is beside it: control characters, and those that set the direction of
+// text, are written out, as in reports as text.
+const ESCAPES = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
+function writtenOut(letter) {
+  const hex = letter.codePointAt(0).toString(16);
+  const [sign, digits] = hex.length <= 2 ? ["x", 2] : hex.length <= 4 ? ["u", 4] : ["U", 8];
+  return ESCAPES[letter] ?? `\\${sign}${hex.padStart(digits, "0")}`;
+}
+const printable = (_, value) =>
+  typeof value === "string" ? value.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, writtenOut) : value;
+
+const read = (id) => JSON.parse(document.getElementById(id).textContent, printable);
 const report = read("report");
 const BATCH = 100; // rows made at a time
 

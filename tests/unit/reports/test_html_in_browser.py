@@ -169,6 +169,23 @@ def test_hostile_names_are_shown_and_not_obeyed(page: Page, tmp_path: Path) -> N
     assert not page.complaints()
 
 
+def test_names_do_not_change_how_others_are_read(page: Page, tmp_path: Path) -> None:
+    name, written = "a\x1b[7m\n\u202e\U000e0001b", r"a\x1b[7m\n\u202e\U000e0001b"
+    stream = Stream(
+        leaks=[Leak(24, [CONSTANTS + 8])],
+        types={CONSTANTS + 8: name},
+        name=name,
+        warnings=[("code", name)],
+        command=[name],
+    )
+    show(page, tmp_path, stream)
+    assert names(page) == [written]
+    assert page.run("document.title").startswith(written)
+    assert page.run("byId('title').innerText") == f"{written} pid 4711"
+    shown = page.run("document.body.innerText.replaceAll('\\n', '').replaceAll('\\t', '')")
+    assert shown.isprintable() and shown.count(written) >= 4
+
+
 def test_nothing_else_can_run_in_it(page: Page, tmp_path: Path) -> None:
     show(page, tmp_path, SAMPLE)
     page.run("document.body.append(Object.assign(make('script'), {text: 'hacked = 3'}))")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command_lines import Install, Runner, assert_refused
 from loading import load_leaks
-from streams import CODE, HEAP_START, Leak, Stream
+from streams import BSS, CODE, HEAP_START, Leak, Stream
 
 from reachscan import errors, reports
 from reachscan.cli.console import Output
@@ -88,6 +88,22 @@ def test_other_formats_are_refused_by_what_there_is(
     done = run(*words, "--format", "csv")
     assert (done.status, done.out) == (2, "")
     assert f"{words[0]} cannot write the format 'csv'; choose {known}\n" in done.talk
+
+
+def test_the_line_on_one_block_says_how_certain_its_leak_is(run: Runner, tmp_path: Path) -> None:
+    address = HEAP_START + 0x10
+    leaked = model.Block(address, address, 24, model.LEAKED, 0)
+    seen = {"form": model.TAGGED, "about": address, "slot": BSS, "value": address | 1}
+    words = [{**seen, "holder": model.ROOT_MEMORY, "index": 0, "block": 0, "size": 0}]
+    extra = wire.encode(wire.BLOCK, leaked._asdict()) + wire.encode(wire.SIGHTINGS, words)
+    doubts = [(0, 1, model.TAGGED)]
+    stream = Stream(leaks=[Leak(24)], doubts=doubts, extra=extra, warnings=[("incomplete-x", "x")])
+    file = tmp_path / "block.rsc"
+    file.write_bytes(stream.encoded())
+    block, word = run("report", file, "--format", "logfmt").out.splitlines()
+    assert "state=leaked confidence=possible reason=tagged-pointer " in block
+    assert " complete=false warnings=incomplete-x" in block
+    assert "event=sighting " in word and " form=tagged-pointer kind=module " in word
 
 
 def test_a_report_on_one_block_has_no_page(run: Runner, tmp_path: Path) -> None:

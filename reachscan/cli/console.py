@@ -43,11 +43,19 @@ Report: TypeAlias = "Callable[[Style], Iterator[Part]]"
 
 
 class Output(NamedTuple):
-    """Where a report goes (stdout if `path` is None) and what it looks like."""
+    """Where a report goes (stdout if `path` is None) and what it looks like.
+
+    Attributes:
+        format: a name in `reports.FORMATS`.
+        path: a file for it alone.
+        selection: how much it shows.
+        beside: a file to append it to.
+    """
 
     format: str = "text"
     path: Path | None = None
     selection: Selection = Selection()
+    beside: Beside | None = None
 
     def report(self, result: ScanResult) -> None:
         """Write the report on a scan.
@@ -77,6 +85,8 @@ class Output(NamedTuple):
         """
         if self.path:
             _write_file(self.path, report(plain), private)
+        elif self.beside:
+            _append(self.beside, report(_style(sys.stdout)))
         else:
             show(report)
 
@@ -87,10 +97,28 @@ def _write_file(path: Path, parts: Iterator[Part], private: bool) -> None:
     file = OutputFile(path, PRIVATE if private else None)
     try:
         for part in parts:
-            file.write(part if isinstance(part, bytes) else f"{part}\n".encode())
+            file.write(_bytes(part))
         file.commit()
     finally:
         file.discard()
+
+
+def _append(beside: Beside, parts: Iterator[Part]) -> None:
+    before = os.fstat(beside.descriptor).st_size
+    try:
+        with open(beside.descriptor, "ab", closefd=False) as file:
+            for part in parts:
+                file.write(_bytes(part))
+    except OSError as error:
+        os.ftruncate(beside.descriptor, before)
+        raise errors.OutputError(
+            f"cannot write the report to {beside.file}: {error.strerror}",
+            "make room there; the reports before it are whole",
+        ) from error
+
+
+def _bytes(part: Part) -> bytes:
+    return part if isinstance(part, bytes) else f"{part}\n".encode()
 
 
 def is_for_terminal() -> bool:
@@ -165,11 +193,11 @@ class Beside(NamedTuple):
 
     Attributes:
         descriptor: what they are written to.
-        is_file: it is a file of its own, whose former contents they replace.
+        file: a file of its own, whose former contents they replace.
     """
 
     descriptor: int
-    is_file: bool = False
+    file: Path | None = None
 
 
 def open_beside(output: Output, *, shares_stdout: bool) -> Beside | None:
@@ -204,14 +232,14 @@ def _open_file_beside(path: Path, *, private: bool) -> Beside:
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
     if is_file and private:
         os.fchmod(descriptor, PRIVATE)
-    return Beside(descriptor, is_file)
+    return Beside(descriptor, path if is_file else None)
 
 
 def beside_command(output: Output, beside: Beside | None) -> Output:
     """Return where the reports on a command go that has been started; `open_beside` opened it."""
     if beside is None:
         return output
-    if beside.is_file:
+    if beside.file:
         os.ftruncate(beside.descriptor, 0)
     if sys.stdout is not None:
         # Give stdout up, so a reader of the command's output sees its end when the command exits.
@@ -219,7 +247,7 @@ def beside_command(output: Output, beside: Beside | None) -> Output:
         os.dup2(beside.descriptor, sys.stdout.fileno(), inheritable=False)
     # It stays open until the exit.
     sys.stdout = open(beside.descriptor, "w", closefd=False)  # noqa: SIM115
-    return output._replace(path=None)
+    return output._replace(path=None, beside=beside if beside.file else None)
 
 
 @contextmanager

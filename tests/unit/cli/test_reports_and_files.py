@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 import streams
 from command_lines import LEAKY, Runner, assert_refused
 from streams import CODE, Leak, Stream
+
+from reachscan.cli import console
+from reachscan.cli.console import Output
+from reachscan.errors import OutputError
 
 
 def test_report_of_leaks(run: Runner, saved: Path) -> None:
@@ -98,6 +103,24 @@ def test_report_to_a_file(run: Runner, saved: Path, tmp_path: Path) -> None:
 
 def test_report_to_a_full_disk(run: Runner, saved: Path) -> None:
     assert_refused(run("report", saved, "-o", "/dev/full"), "/dev/full", "No space left")
+
+
+def test_one_of_several_reports_that_cannot_be_written_leaves_the_others_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Output(path=tmp_path / "log")
+    monkeypatch.setattr(sys, "stdout", None)
+    output = console.beside_command(wanted, console.open_beside(wanted, shares_stdout=False))
+    output.write(lambda _: iter(["first"]))
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, unlimited[1]))
+    try:
+        with pytest.raises(OutputError, match="log: File too large"):
+            output.write(lambda _: iter(["fits", "long" * 5000]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+    output.write(lambda _: iter(["third"]))
+    assert (tmp_path / "log").read_text() == "first\nthird\n"
 
 
 def test_all_lifts_the_limit(run: Runner, saved: Path) -> None:

@@ -150,7 +150,10 @@ def show(report: Report) -> bool:
         return False
     except OSError as error:
         forget(sys.stdout)
-        raise errors.OutputError(f"cannot write the report: {error.strerror}", "") from error
+        raise errors.OutputError(
+            f"cannot write the report: {error.strerror}",
+            "make room there, or send it to another place",
+        ) from error
     return True
 
 

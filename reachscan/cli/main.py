@@ -71,7 +71,12 @@ def _run(words: list[str]) -> int | None:
 def _show_unexpected(error: Exception, verbose: bool) -> ExitStatus:
     if isinstance(error, OSError) and error.errno in _FULL_DISK:
         console.forget(sys.stdout)
-        return _show_error(errors.OutputError(f"cannot write: {error.strerror}", ""), verbose)
+        return _show_error(
+            errors.OutputError(
+                f"cannot write: {error.strerror}", "make room there, or write to another place"
+            ),
+            verbose,
+        )
     if isinstance(error, MemoryError):
         return _show_error(
             errors.NoMemoryError(

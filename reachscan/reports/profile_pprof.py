@@ -93,8 +93,10 @@ class _Profile:
         name, file = printable(frame.label), printable(frame.file or "")
         if (name, file) not in self._functions:
             number = self._functions[name, file] = len(self._functions) + 1
-            texts = number_field(2, self._text(name)) + number_field(3, self._text(name))
-            fields = number_field(1, number) + texts + number_field(4, self._text(file))
+            # Without a name for the system: pprof would take the same one for a mangled name, and
+            # leave out what is in angle brackets, which is all of `<module>`.
+            texts = number_field(2, self._text(name)) + number_field(4, self._text(file))
+            fields = number_field(1, number) + texts
             self._parts.append(bytes_field(5, fields))
         return self._functions[name, file]
 

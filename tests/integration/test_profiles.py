@@ -169,6 +169,8 @@ def test_pprof_profiles_add_up(raw: Path) -> None:
     sums = [sum(sample.value[i] for sample in profile.sample) for i in range(4)]
     assert sums == [*totals(raw), *totals(raw)]
     functions = {f.id: text[f.name] for f in profile.function}
+    # pprof would take the same name for a mangled one, and leave out what is in angle brackets.
+    assert all(f.system_name == 0 for f in profile.function)
     locations = {place.id: place for place in profile.location}
     mappings = {m.id: m for m in profile.mapping}
     found: Counter[tuple[str, ...]] = Counter()

@@ -24,7 +24,8 @@ def lines(scan: Scan, _: Selection, __: Style = plain) -> Iterator[str]:
         yield ""
         yield f"{address:#018x}, {size}, {count}"
         for frame in names.frames(stack):
-            if not frame.inlined:
+            # A frame is an address here, and Python functions have none.
+            if frame.pc and not frame.inlined:
                 yield _frame(frame, names.offset(frame))
 
 

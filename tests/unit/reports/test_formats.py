@@ -16,8 +16,16 @@ from streams import BSS, CODE, HEAP_START, Leak, Stream
 from reachscan import errors, reports
 from reachscan.cli.console import Output
 from reachscan.recording import model, wire
-from reachscan.recording.origins import NO_STACK, NOT_RECORDED, Origins
-from reachscan.reports import profile
+from reachscan.recording.origins import (
+    NO_STACK,
+    NOT_RECORDED,
+    PYTHON,
+    Call,
+    Frame,
+    Origins,
+    Stacks,
+)
+from reachscan.reports import profile, profile_raphael
 from reachscan.scanning import load
 
 FOLDER = Path(reports.__file__).parent
@@ -168,6 +176,20 @@ def test_a_profile_takes_the_usable_size_of_what_was_not_recorded(tmp_path: Path
     origins = Origins(np.full(2, NO_STACK), thread, times, times, asked)
     recorded = scan._replace(recording=scan.recording._replace(origins=origins))
     assert sorted(sample.requested for sample in profile.samples(recorded)) == [20, 24]
+
+
+def test_functions_of_python_have_no_line_in_a_list_of_addresses(tmp_path: Path) -> None:
+    path = tmp_path / "a.rsc"
+    path.write_bytes(Stream(leaks=[Leak(24)]).encoded())
+    scan, one = load_leaks(path), np.ones(1, np.uint64)
+    pc, modules = np.array([PYTHON, CODE], np.uint64), np.zeros(2, np.uint32)
+    told = scan.recording._replace(
+        origins=Origins(np.array([1]), np.ones(1, np.uint32), one, one, one),
+        stacks=Stacks(np.array([NO_STACK, 0]), pc, modules),
+        frames={Call(PYTHON, 0): (Frame(0, function="<module>", file="a.py", line=3),)},
+    )
+    lines = [*profile_raphael.lines(scan._replace(recording=told), reports.Selection())]
+    assert lines[2:] == [f"{CODE:#018x} <unknown>"]
 
 
 def test_live_blocks_that_are_not_recorded_have_their_usable_size(

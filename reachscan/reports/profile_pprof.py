@@ -46,6 +46,10 @@ class _Profile:
         for kind, unit in VALUES:
             value_type = number_field(1, self._text(kind)) + number_field(2, self._text(unit))
             self._parts.append(bytes_field(1, value_type))
+        # The format wants the main binary to be the first.
+        for module in self._recording.modules:
+            if module.path == self._recording.target.exe:
+                self._mapping(module.path, module.build_id.hex())
         for sample in samples(scan):
             self._parts.append(bytes_field(2, self._sample(sample)))
 
@@ -81,7 +85,7 @@ class _Profile:
             number = len(self._locations) + 1
             fields = (
                 number_field(1, number),
-                number_field(2, self._mapping(frames[-1])),
+                number_field(2, self._mapping(frames[-1].module, frames[-1].build_id)),
                 number_field(3, call_before(pc) if pc else 0),
                 *lines,
             )
@@ -100,21 +104,21 @@ class _Profile:
             self._parts.append(bytes_field(5, fields))
         return self._functions[name, file]
 
-    def _mapping(self, frame: Frame) -> int:
-        """Return the number of the mapping that contains some code, 0 if no file does."""
-        if frame.module is None:
+    def _mapping(self, module: str | None, build_id: str | None) -> int:
+        """Return the number of the mapping of a file's code, 0 for code of no file."""
+        if module is None:
             return 0
-        if frame.module not in self._mappings:
-            number = self._mappings[frame.module] = len(self._mappings) + 1
+        if module not in self._mappings:
+            number = self._mappings[module] = len(self._mappings) + 1
             fields = (
                 number_field(1, number),
-                *self._place(frame.module),
-                number_field(5, self._text(printable(frame.module))),
-                number_field(6, self._text(frame.build_id or "")),
+                *self._place(module),
+                number_field(5, self._text(printable(module))),
+                number_field(6, self._text(build_id or "")),
                 *(number_field(has, 1) for has in (7, 8, 9, 10)),
             )
             self._parts.append(bytes_field(3, b"".join(fields)))
-        return self._mappings[frame.module]
+        return self._mappings[module]
 
     def _place(self, path: str) -> Iterator[bytes]:
         """Yield the mappings of a module's code; nothing if it is closed."""

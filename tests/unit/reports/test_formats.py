@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import json
 from importlib import import_module
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from command_lines import Install, Runner, assert_refused
 from loading import load_leaks
-from streams import BSS, CODE, HEAP_START, Leak, Stream
+from streams import BSS, CODE, HEAP_END, HEAP_START, LIBRARY, LIBRARY_PATH, Leak, Stream
 
 from reachscan import errors, reports
 from reachscan.cli.console import Output
@@ -25,7 +26,8 @@ from reachscan.recording.origins import (
     Origins,
     Stacks,
 )
-from reachscan.reports import profile, profile_raphael
+from reachscan.reports import profile, profile_pprof, profile_raphael
+from reachscan.result import LeakScan
 from reachscan.scanning import load
 
 FOLDER = Path(reports.__file__).parent
@@ -178,18 +180,33 @@ def test_a_profile_takes_the_usable_size_of_what_was_not_recorded(tmp_path: Path
     assert sorted(sample.requested for sample in profile.samples(recorded)) == [20, 24]
 
 
-def test_functions_of_python_have_no_line_in_a_list_of_addresses(tmp_path: Path) -> None:
+def recorded(tmp_path: Path) -> LeakScan:
+    """Return a scan whose leak was allocated by a library, which a line of Python called."""
     path = tmp_path / "a.rsc"
-    path.write_bytes(Stream(leaks=[Leak(24)]).encoded())
+    modules = [(LIBRARY, LIBRARY_PATH, b"\1\2"), (HEAP_END, Stream.exe, b"\3\4")]
+    path.write_bytes(Stream(leaks=[Leak(24)], modules=modules).encoded())
     scan, one = load_leaks(path), np.ones(1, np.uint64)
-    pc, modules = np.array([PYTHON, CODE], np.uint64), np.zeros(2, np.uint32)
+    pc, closed = np.array([PYTHON, CODE], np.uint64), np.zeros(2, np.uint32)
     told = scan.recording._replace(
         origins=Origins(np.array([1]), np.ones(1, np.uint32), one, one, one),
-        stacks=Stacks(np.array([NO_STACK, 0]), pc, modules),
-        frames={Call(PYTHON, 0): (Frame(0, function="<module>", file="a.py", line=3),)},
+        stacks=Stacks(np.array([NO_STACK, 0]), pc, closed),
+        frames={
+            Call(PYTHON, 0): (Frame(0, function="<module>", file="a.py", line=3),),
+            Call(CODE, 0): (Frame(CODE, LIBRARY_PATH, "0102", 0x1000),),
+        },
     )
-    lines = [*profile_raphael.lines(scan._replace(recording=told), reports.Selection())]
-    assert lines[2:] == [f"{CODE:#018x} <unknown>"]
+    return scan._replace(recording=told)
+
+
+def test_functions_of_python_have_no_line_in_a_list_of_addresses(tmp_path: Path) -> None:
+    lines = [*profile_raphael.lines(recorded(tmp_path), reports.Selection())]
+    assert lines[2:] == [f"{CODE - LIBRARY:#018x} {LIBRARY_PATH} (unknown)"]
+
+
+def test_the_program_is_the_first_mapping_of_a_pprof_profile(tmp_path: Path) -> None:
+    (packed,) = profile_pprof.lines(recorded(tmp_path), reports.Selection())
+    texts = gzip.decompress(packed)
+    assert 0 < texts.find(Stream.exe.encode()) < texts.find(LIBRARY_PATH.encode())
 
 
 def test_live_blocks_that_are_not_recorded_have_their_usable_size(

@@ -3,13 +3,24 @@
 const reasons = read("reasons"); // for doubt, in words
 const OPEN_LEVELS = 3; // of a tree
 
+const warned = (...codes) => report.warnings.some(({ code }) => codes.includes(code));
+
+function noLeaks(heap) {
+  const blocks = `${count(heap.allocations, "block")}, ${size(heap.bytes)}`;
+  if (warned("incomplete-records")) return `There are new leaks, but none was recorded, among ${blocks}.`;
+  const { confirmation, collectible } = report;
+  const leftOut = [confirmation?.vanished, confirmation?.recent, collectible].some((amount) => amount?.allocations);
+  return leftOut || warned("not-recorded") ? `No leaks that count among ${blocks}.`
+    : `No leaks: all ${blocks}, can be reached.`;
+}
+
 function showHead() {
   const { target, leaks, heap, memory, snapshot } = report;
   byId("title").append(target.name, " ", make("small", "", `pid ${target.pid}`));
   const summary = byId("summary");
   if (!leaks.allocations) {
-    if (!report.warnings.some(({ code }) => code === "memory-outside-heap")) summary.className = "good";
-    summary.append(`No leaks: all ${count(heap.allocations, "block")}, ${size(heap.bytes)}, can be reached.`);
+    if (!warned("memory-outside-heap", "incomplete-records")) summary.className = "good";
+    summary.append(noLeaks(heap));
   } else {
     const doubt = leaks.possible_allocations ? `, ${exact(leaks.possible_allocations)} of them only possibly` : "";
     summary.append(`${count(leaks.allocations, "block")} of heap memory that nothing points to any more${doubt}.`);

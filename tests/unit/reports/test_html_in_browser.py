@@ -238,6 +238,21 @@ def test_it_is_light_or_dark_as_wanted(page: Page, tmp_path: Path) -> None:
     assert brightness[0] > 400 and brightness[1] < -400
 
 
+@pytest.mark.parametrize(
+    ("code", "says", "good"),
+    [
+        (model.NOT_RECORDED, "No leaks that count among 1,000 blocks", "good"),
+        (model.UNRECORDED, "There are new leaks, but none was recorded, among 1,000 blocks", ""),
+    ],
+)
+def test_leaks_that_are_left_out_are_not_called_reachable(
+    page: Page, tmp_path: Path, code: str, says: str, good: str
+) -> None:
+    show(page, tmp_path, Stream(warnings=[(code, "some are left out")]))
+    assert page.run("byId('summary').innerText").startswith(says)
+    assert page.run("byId('summary').className") == good
+
+
 def test_no_leaks_are_good_news(page: Page, tmp_path: Path) -> None:
     show(page, tmp_path, Stream())
     assert "No leaks" in page.run("byId('summary').innerText")

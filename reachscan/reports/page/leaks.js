@@ -50,6 +50,22 @@ function restOf(memory) {
   return amounts.filter(([bytes]) => bytes).map(([bytes, what]) => `${size(bytes)} ${what}`).join(", ");
 }
 
+const amountOf = (amount, what) =>
+  amount?.allocations ? `${count(amount.allocations, "block")} (${size(amount.bytes)}) ${what}` : "";
+
+// How often the process was scanned, and what only some scans found.
+function ofSeveralScans({ confirmation, moments }) {
+  const { scans, every_us: every } = confirmation ?? moments ?? { scans: 1 };
+  if (scans === 1) return "";
+  const apart = `${exact(scans)} scans, ${time(every)} apart`;
+  const parts = confirmation
+    ? [`only what was lost in each of ${apart}`, amountOf(confirmation.vanished, "gone again, left out"),
+      amountOf(confirmation.recent, "too recent to be sure of, left out")]
+    : [`what was lost in any of ${apart}`, amountOf(moments.hidden, "that words hide from the last one"),
+      amountOf(moments.withdrawn, "left out or in doubt, as an earlier scan was wrong about their use")];
+  return parts.filter(Boolean).join("; ");
+}
+
 function showSizes() {
   const columns = [];
   let next = report.leaks.sizes.length ? report.leaks.sizes[0].smallest : 0;
@@ -156,4 +172,9 @@ showLegend([
   ["indirect", "blocks that only leaks point to; they would be freed with those"],
   ["possible", "may still be in use, for the reason given"],
 ], WORDS);
-showCapture([["rest of memory", report.memory && restOf(report.memory)], ["baseline", report.baseline?.source]]);
+showCapture([
+  ["scans", ofSeveralScans(report)],
+  ["no leaks", amountOf(report.collectible, "of Python objects in cycles, which its collector will free")],
+  ["rest of memory", report.memory && restOf(report.memory)],
+  ["baseline", report.baseline?.source],
+]);

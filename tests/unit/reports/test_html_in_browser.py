@@ -253,6 +253,23 @@ def test_leaks_that_are_left_out_are_not_called_reachable(
     assert page.run("byId('summary').className") == good
 
 
+def test_it_says_how_often_the_process_was_scanned(page: Page, tmp_path: Path) -> None:
+    shared = {"every_ns": 2_000_000_000, "n": 3, "pauses_ns": [1000, 1000, 1000]}
+    found = {"vanished": 4, "vanished_bytes": 96, "recent": 1, "recent_bytes": 24}
+    collectible = wire.encode(wire.COLLECTIBLE, {"allocations": 2, "bytes": 128})
+    extra = wire.encode(wire.CONFIRMATION, {**shared, **found}) + collectible
+    show(page, tmp_path, Stream(extra=extra))
+    text = page.run("document.body.innerText")
+    assert "No leaks that count among" in text
+    assert "only what was lost in each of 3 scans, 2.00 s apart; 4 blocks (96 B) gone again" in text
+    assert "1 block (24 B) too recent to be sure of" in text
+    assert "2 blocks (128 B) of Python objects in cycles" in text
+    joined = {"hidden": 3, "hidden_bytes": 72, "withdrawn": 0, "withdrawn_bytes": 0, "rested": 0}
+    show(page, tmp_path, Stream(extra=wire.encode(wire.MOMENTS, {**shared, **joined})))
+    text = page.run("document.body.innerText")
+    assert "what was lost in any of 3 scans, 2.00 s apart; 3 blocks (72 B) that words hide" in text
+
+
 def test_no_leaks_are_good_news(page: Page, tmp_path: Path) -> None:
     show(page, tmp_path, Stream())
     assert "No leaks" in page.run("byId('summary').innerText")

@@ -51,10 +51,9 @@ def command(
       reachscan core core.4711 --explain 0x55d0c8a41230
     """
     question = _question(heap, explain, refs)
-    if question != LEAKS and (strict or given["suppression_files"] or given["baseline"]):
+    if question != LEAKS and options.judges(given, strict=strict):
         raise click.UsageError(
-            "--strict, --suppressions and --baseline decide which leaks count; "
-            "leave them out with --heap, --explain and --refs"
+            f"{options.JUDGING}; leave them out with --heap, --explain and --refs"
         )
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")

@@ -259,6 +259,15 @@ strict = click.option(
 )
 
 
+JUDGING = "--strict, --suppressions and --baseline decide which leaks count"
+"""What to say where there are no leaks to judge."""
+
+
+def judges(given: dict[str, Any], *, strict: bool) -> bool:
+    """Return whether the options given to a command decide which leaks count."""
+    return bool(strict or given["suppression_files"] or given["baseline"])
+
+
 def judge(
     suppression_files: tuple[Path, ...], default_suppressions: bool, baseline: Path | None
 ) -> leaks.Judge:

@@ -37,6 +37,7 @@ def command(file: Path, root: str, verbose: bool, strict: bool, **given: Any) ->
 
     FILE may also be an Android native heap dump (versions 1.0 to 1.2).
     """
+    judges = options.judges(given, strict=strict)
     judge = options.judge(
         **options.taken(given, "suppression_files", "default_suppressions", "baseline")
     )
@@ -44,6 +45,8 @@ def command(file: Path, root: str, verbose: bool, strict: bool, **given: Any) ->
     result = load(file, root=root)
     if isinstance(result, LeakScan):
         result = judge(result)
+    elif judges:
+        raise click.UsageError(f"{options.JUDGING}; {file} is not about leaks, so leave them out")
     result = leaks.with_details(result, output, root=root)
     if verbose:
         console.print_steps(result)

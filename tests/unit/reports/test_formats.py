@@ -116,6 +116,19 @@ def test_the_line_on_one_block_says_how_certain_its_leak_is(run: Runner, tmp_pat
     assert "event=sighting " in word and " form=tagged-pointer kind=module " in word
 
 
+@pytest.mark.parametrize("subject", [reports.HEAP, reports.EXPLAIN])
+@pytest.mark.parametrize("option", ["--strict", "--suppressions", "--baseline"])
+def test_which_leaks_count_is_not_asked_where_there_are_none(
+    run: Runner, saved: Path, tmp_path: Path, subject: str, option: str
+) -> None:
+    file, known = tmp_path / "made.rsc", tmp_path / "known.supp"
+    file.write_bytes(STREAMS[subject].encoded())
+    known.write_text("size: 24\n")
+    more = {"--strict": [], "--suppressions": [known], "--baseline": [saved]}[option]
+    done = run("report", file, option, *more)
+    assert (done.status, done.out) == (2, "") and "made.rsc is not about leaks" in done.talk
+
+
 def test_a_report_on_one_block_has_no_page(run: Runner, tmp_path: Path) -> None:
     file, page = tmp_path / "block.rsc", tmp_path / "page.html"
     file.write_bytes(STREAMS[reports.EXPLAIN].encoded())

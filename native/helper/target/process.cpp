@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "helper/target/text.hpp"
 #include "wire/protocol.hpp"
@@ -143,7 +144,8 @@ std::vector<pid_t> list_threads(pid_t pid) {
   while (const dirent* entry = readdir(directory))
     if (entry->d_name[0] != '.') threads.push_back(static_cast<pid_t>(std::atoi(entry->d_name)));
   closedir(directory);
-  std::sort(threads.begin(), threads.end());
+  std::sort(threads.begin(), threads.end(),
+            [pid](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
   return threads;
 }
 

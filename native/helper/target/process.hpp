@@ -57,7 +57,8 @@ std::vector<MapEntry> parse_mappings(std::string_view text);
 // Returns the fields of a file "stat" from the third on. The name before them may contain anything.
 std::string_view behind_name(std::string_view stat);
 
-// All thread ids, ascending.
+// All thread ids: that of the first thread, then the others, ascending. These may be lower, since
+// numbers are used again.
 std::vector<pid_t> list_threads(pid_t pid);
 
 // Returns whether the kernel runs this thread in the process for its own purposes, such as requests

@@ -12,17 +12,19 @@ class StackTrie {
   explicit StackTrie(const Tables& tables)
       : header_(&tables.header()), nodes_(tables.nodes()), count_(tables.header().nodes.count) {}
 
-  // Returns the node for `pc` below `parent`, 0 if there is no room. Calls module_of(pc) for a new
-  // node.
+  // Returns the node for `pc` below `parent`, 0 if there is no room. Calls module_of(pc) if the
+  // node is new, or that of a closed module.
   template <typename ModuleOf>
   std::uint32_t intern(std::uint32_t parent, std::uint64_t pc, ModuleOf module_of) {
-    for (std::uint32_t number = 0;; ++number) {
-      std::uint32_t newest = __atomic_load_n(&newest_, __ATOMIC_RELAXED);
-      if (std::uint32_t found = intern_in(number, number >= newest, parent, pc, module_of))
-        return found;
-      if (number == kLastGeneration) return 0;
-      if (number == newest) begin_next(newest_, newest);
-    }
+    std::uint32_t module = 0;  // 0: not asked for yet, or none
+    auto ask_once = [&](std::uint64_t code) {
+      if (module == 0) module = module_of(code);
+      return module;
+    };
+    std::uint32_t found = intern_at(hash_of(parent, pc), parent, pc, ask_once);
+    if (found != 0 || ask_once(pc) == 0) return found;
+    // Modules that were at one place in succession have taken all rows there.
+    return intern_at(hash_of(parent, pc ^ std::uint64_t{module} << 48), parent, pc, ask_once);
   }
 
   // Makes the nodes of a closed module unfindable: new code may be at its addresses.
@@ -37,12 +39,25 @@ class StackTrie {
   }
 
  private:
+  // Returns 0 if there is no room near the rows of this hash.
+  template <typename ModuleOf>
+  std::uint32_t intern_at(std::uint64_t hash, std::uint32_t parent, std::uint64_t pc,
+                          ModuleOf& module_of) {
+    for (std::uint32_t number = 0;; ++number) {
+      std::uint32_t newest = __atomic_load_n(&newest_, __ATOMIC_RELAXED);
+      if (std::uint32_t found = intern_in(number, number >= newest, hash, parent, pc, module_of))
+        return found;
+      if (number == kLastGeneration) return 0;
+      if (number == newest) begin_next(newest_, newest);
+    }
+  }
+
   // Returns 0 if the node is not in this generation, and cannot or must not be added to it.
   template <typename ModuleOf>
-  std::uint32_t intern_in(std::uint32_t number, bool may_add, std::uint32_t parent,
-                          std::uint64_t pc, ModuleOf module_of) {
+  std::uint32_t intern_in(std::uint32_t number, bool may_add, std::uint64_t hash,
+                          std::uint32_t parent, std::uint64_t pc, ModuleOf& module_of) {
     Generation rows = rows_of(number);
-    std::uint64_t at = rows.home(hash_of(parent, pc));
+    std::uint64_t at = rows.home(hash);
     for (std::size_t step = steps_in(number, rows); step > 0; --step, at = rows.next(at)) {
       Node& node = nodes_[at];
       std::uint64_t held = __atomic_load_n(&node.pc, __ATOMIC_ACQUIRE);
@@ -80,7 +95,7 @@ class StackTrie {
   // The node of a closed module is the right one again once that is loaded at the same place. It is
   // then on the stack of this thread, so it is not closed meanwhile.
   template <typename ModuleOf>
-  static bool is_child(Node& node, std::uint32_t parent, ModuleOf module_of) {
+  static bool is_child(Node& node, std::uint32_t parent, ModuleOf& module_of) {
     std::uint64_t word = __atomic_load_n(&node.parent, __ATOMIC_ACQUIRE);
     std::uint64_t flags = word & (kNodeReady | kNodeClosed);
     if (static_cast<std::uint32_t>(word) != parent || (flags & kNodeReady) == 0) return false;

@@ -278,6 +278,26 @@ CASE(nodes_of_a_closed_module_are_not_found_again) {
   CHECK_EQ(trie.intern(0, 0x2500, second), other);
 }
 
+// A plugin that is built again and again is loaded at the same place each time.
+CASE(any_number_of_modules_are_at_one_place_in_succession) {
+  constexpr std::uint32_t kModules = 1000;
+  Tables tables(make_tables(16 * kMiB));
+  StackTrie trie(tables);
+  std::uint32_t asked = 0, other = trie.intern(0, 0x2500, [](std::uint64_t) { return 1u; });
+  for (std::uint32_t module = 1; module <= kModules; ++module) {
+    auto module_of = [&](std::uint64_t) { return ++asked, module; };
+    std::uint32_t node = trie.intern(0, 0x1500, module_of);
+    CHECK(node != 0);
+    CHECK_EQ(Tables::module_of(tables.nodes()[node]), module);
+    CHECK_EQ(trie.intern(0, 0x1500, module_of), node);
+    trie.close(0x1000, 0x2000);
+    CHECK_EQ(trie.intern(0, 0x1500, module_of), node);  // loaded again
+    trie.close(0x1000, 0x2000);
+  }
+  CHECK(asked <= 3 * kModules);
+  CHECK_EQ(trie.intern(0, 0x2500, [](std::uint64_t) { return 1u; }), other);
+}
+
 // The last instruction of a module may be a call that does not return.
 CASE(a_module_is_closed_up_to_the_byte_behind_it) {
   Tables tables(make_tables(kMiB));

@@ -100,8 +100,7 @@ void sweep_core(const CoreFile& core, const CoreMappings& mappings, const Option
   doubt_for_kernel(imports, snapshot);
   warn_of_missing(mappings, stream);
   bool has_signal_stacks = imports.names.contains(kSignalStacks) || !imports.complete;
-  SweepTask task{options.task, has_signal_stacks,           true, nullptr,
-                 false,        {core.pid(), core.written()}};
+  SweepTask task{options.task, has_signal_stacks, true, nullptr, false, core.written()};
   Outcome outcome{"core", "", 1, {}, {}, {}, {}};
   try {
     sweep(snapshot, options, task, stream, outcome, deadline);

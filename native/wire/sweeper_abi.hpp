@@ -163,7 +163,6 @@ struct Control {
   std::uint64_t suspect_count;
   std::uint64_t monotonic_ns;  // when the search began
   std::uint64_t written_ns;    // when the core file was written, since 1970; 0 if there is none
-  std::uint32_t own_pid;       // in the target's own PID namespace
   std::uint32_t python;        // whether Python objects are blocks, too, and not roots
   std::uint32_t may_call;      // whether functions of the target can be called
   std::uint32_t may_repeat;    // whether a scan that refuses as busy will be repeated

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,12 @@ import reachscan
 
 SCHEMAS = Path(reachscan.__file__).parent / "schema"
 COUNT = 25
+DAEMON = """
+import ctypes, os, sys
+ctypes.CDLL(None).daemon(1, 1)
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
 
 Group = dict[str, Any]
 
@@ -139,6 +147,20 @@ def test_live_blocks_have_stacks_too(recorded: Victim) -> None:
     assert stacks["keep"]["allocations"] == 4
     assert stacks["copy_name"]["allocations"] == 2 * COUNT
     assert stacks["keep"]["threads"][0]["name"] == "worker"
+
+
+def test_a_child_that_was_forked_unseen_is_recorded() -> None:
+    """daemon() does not call fork() by its name."""
+    command = [sys.executable, "-m", "reachscan", "run", "--", sys.executable, "-c", DAEMON]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        heap = json.loads(run_cli(["heap", process.stdout.readline().strip(), "--json"]).out)
+        process.stdin.close()
+    assert heap["target"]["recorder"]["mode"] == "run"
+    assert any(group["stack"] is not None for group in heap["groups"])
 
 
 @pytest.mark.parametrize("command", ["explain", "refs"])

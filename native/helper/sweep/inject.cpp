@@ -84,10 +84,7 @@ SweeperRun::SweeperRun(Clone& clone, const SweeperInputs& inputs, Form form)
   control.python = inputs.options.python ? 1 : 0;
   control.may_call = inputs.may_call ? 1 : 0;
   control.may_repeat = inputs.may_repeat ? 1 : 0;
-  pid_t alive = inputs.options.pid;
-  control.own_pid =
-      static_cast<std::uint32_t>(inputs.past.pid != 0 ? inputs.past.pid : inner_id(alive, alive));
-  control.written_ns = inputs.past.written;
+  control.written_ns = inputs.written_ns;
   control.monotonic_ns = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
   control.only_suspects = inputs.suspects != nullptr ? 1 : 0;
   const auto& earlier = inputs.suspects != nullptr ? *inputs.suspects : inputs.options.lost_before;

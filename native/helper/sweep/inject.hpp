@@ -23,13 +23,6 @@
 
 namespace reachscan::helper {
 
-// The process described by a core file: its id, and when the file was written, in nanoseconds since
-// 1970.
-struct PastProcess {
-  pid_t pid = 0;
-  std::uint64_t written = 0;
-};
-
 struct SweeperInputs {
   const std::vector<MapEntry>& entries;  // the kernel's list, and its classification
   const std::vector<abi::Mapping>& mappings;
@@ -41,7 +34,7 @@ struct SweeperInputs {
   bool last_chance;                           // see abi::Control
   const std::vector<abi::Suspect>* suspects;  // null: any block can be a leak
   bool torn;                                  // see abi::Control
-  PastProcess past;                           // empty if the target is alive
+  std::uint64_t written_ns;                   // see abi::Control
   bool may_call;                              // see abi::Control
   bool may_repeat;                            // see abi::Control
 };

@@ -115,7 +115,7 @@ void sweep(Snapshot& snapshot, const Options& options, const SweepTask& task, St
                        task.last_chance,
                        task.suspects,
                        task.torn,
-                       task.past,
+                       task.written_ns,
                        task.may_call,
                        task.may_repeat};
   std::string current;

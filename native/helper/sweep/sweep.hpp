@@ -14,11 +14,11 @@ struct SweepTask {
   bool signal_stacks;        // whether threads may have alternate signal stacks
   bool last_chance = false;  // see abi::Control
   const std::vector<abi::Suspect>* suspects = nullptr;
-  bool torn = false;  // see abi::Control
-  PastProcess past = {};
-  bool short_words = false;  // whether it is a 32-bit program
-  bool may_call = false;     // see abi::Control
-  bool may_repeat = false;   // see abi::Control
+  bool torn = false;             // see abi::Control
+  std::uint64_t written_ns = 0;  // see abi::Control
+  bool short_words = false;      // whether it is a 32-bit program
+  bool may_call = false;         // see abi::Control
+  bool may_repeat = false;       // see abi::Control
 };
 
 // Kills the clone at the end. Throws Failure.

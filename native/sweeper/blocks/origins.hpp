@@ -44,12 +44,12 @@ inline Space without(const Space& space, Range part) {
 
 class Origins {
  public:
-  // If `header` is null, nothing is recorded. Tables inherited through fork() belong to another
-  // process: nothing removes blocks from them that this process frees.
-  // `backtraces` is null if the allocator is not to be asked.
+  // If `header` is null, nothing is recorded. A process that has inherited tables keeps them up to
+  // date, since it has inherited the hooks, too; it may have been made by a call that is not
+  // hooked. `backtraces` is null if the allocator is not to be asked.
   Origins(recorder::Header* header, Backtraces* backtraces)
       : tables_(header), backtraces_(backtraces) {
-    if (header == nullptr || header->pid != control()->own_pid) return;
+    if (header == nullptr) return;
     used_nodes_ = {map_memory, header->nodes.count};
     used_threads_ = {map_memory, header->threads.count};
     used_modules_ = {map_memory, header->modules.count};

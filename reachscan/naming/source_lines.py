@@ -241,8 +241,15 @@ def _qualified(name: str, die: Any) -> str:
         die = die.get_parent()
         if die is None or die.tag not in _SCOPES[1:]:
             break
-        name = f"{_text(die, 'DW_AT_name') or '(anonymous namespace)'}::{name}"
+        name = f"{_text(die, 'DW_AT_name') or _nameless(die, name)}::{name}"
     return name
+
+
+def _nameless(scope: Any, member: str) -> str:
+    """Describe a scope without a name by what it is and contains."""
+    if scope.tag == "DW_TAG_namespace":
+        return "(anonymous namespace)"
+    return "<lambda>" if member.startswith("operator()") else "(anonymous class)"
 
 
 def _text(die: Any, attribute: str) -> str:

@@ -43,9 +43,13 @@ struct Pool {
 };
 }  // namespace app
 extern "C" __attribute__((noinline)) void* plain(int n) { return strdup("x") + n; }
+extern "C" __attribute__((noinline)) char* caller(int n) {
+  auto copy = [n](const char* text) { return strdup(text) + n; };
+  return copy("y");
+}
 int main(int argc, char**) {
   app::Pool<app::Session> pool;
-  return pool.get(argc)->name[2] + (plain(argc) != nullptr);
+  return pool.get(argc)->name[2] + (plain(argc) != caller(argc));
 }
 """
 
@@ -145,6 +149,8 @@ def test_functions_are_named_as_in_the_source(tmp_path: Path, compiler: str) -> 
     assert way[1:] == ["app::make(int)", "app::open_session(int)"]
     assert ["plain"] in names and ["main"] in [row[-1:] for row in names]
     assert any("app::Pool<app::Session>::get(int)" in row for row in names)
+    (anonymous,) = (row[:-1] for row in names if row[-1] == "caller")
+    assert re.fullmatch(r"<lambda>::operator\(\)|caller::.*::operator\(\)\(.*", *anonymous)
     for rows in found:
         assert [place.inlined for place in rows] == [True] * (len(rows) - 1) + [False]
 

@@ -144,9 +144,14 @@ std::vector<pid_t> list_threads(pid_t pid) {
   while (const dirent* entry = readdir(directory))
     if (entry->d_name[0] != '.') threads.push_back(static_cast<pid_t>(std::atoi(entry->d_name)));
   closedir(directory);
-  std::sort(threads.begin(), threads.end(),
-            [pid](pid_t a, pid_t b) { return std::pair(a != pid, a) < std::pair(b != pid, b); });
+  sort_threads(threads, pid);
   return threads;
+}
+
+void sort_threads(std::vector<pid_t>& threads, pid_t first) {
+  std::sort(threads.begin(), threads.end(), [first](pid_t a, pid_t b) {
+    return std::pair(a != first, a) < std::pair(b != first, b);
+  });
 }
 
 std::string_view behind_name(std::string_view stat) {

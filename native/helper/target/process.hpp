@@ -57,9 +57,12 @@ std::vector<MapEntry> parse_mappings(std::string_view text);
 // Returns the fields of a file "stat" from the third on. The name before them may contain anything.
 std::string_view behind_name(std::string_view stat);
 
-// All thread ids: that of the first thread, then the others, ascending. These may be lower, since
-// numbers are used again.
+// All thread ids, sorted.
 std::vector<pid_t> list_threads(pid_t pid);
+
+// Puts the first thread first, then the others, ascending. These may be lower, since numbers are
+// used again.
+void sort_threads(std::vector<pid_t>& threads, pid_t first);
 
 // Returns whether the kernel runs this thread in the process for its own purposes, such as requests
 // of io_uring: it never runs the program.

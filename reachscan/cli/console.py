@@ -84,7 +84,7 @@ class Output(NamedTuple):
             OutputError: it cannot be written; no partial file is left.
         """
         if self.path:
-            _write_file(self.path, report(plain), private)
+            _write_file(self.path, report(_style()), private)
         elif self.beside:
             _append(self.beside, report(_style(sys.stdout)))
         else:
@@ -163,11 +163,11 @@ def forget(stream: IO[str] | None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _style(stream: Any) -> Style:
-    """Return the style of reports in a stream; the width is that of its terminal."""
+def _style(stream: Any = None) -> Style:
+    """Return the style of reports in a stream, or in a file; the width is that of its terminal."""
     asked = os.environ.get("COLUMNS", "")
     width = int(asked) if asked.isascii() and asked.isdigit() else 0
-    if not width and stream.isatty():
+    if not width and stream is not None and stream.isatty():
         try:
             width = os.get_terminal_size(stream.fileno()).columns
         except OSError:  # not a real terminal

@@ -93,7 +93,10 @@ def test_columns_tells_how_wide_text_is(saved: Path) -> None:
         environment = {**os.environ, "COLUMNS": columns}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         wanted = {"80": 80, "150": 150}.get(columns, DEFAULT_WIDTH)
-        assert max(map(len, done.stdout.splitlines())) in range(wanted - 10, wanted + 1)
+        made = saved.with_suffix(".txt")
+        subprocess.run([*command, "-o", made], env=environment, check=False)
+        for text in (done.stdout, made.read_text()):
+            assert max(map(len, text.splitlines())) in range(wanted - 10, wanted + 1)
 
 
 def test_a_dumb_terminal_has_no_colour(saved: Path) -> None:

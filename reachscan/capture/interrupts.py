@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,12 +12,31 @@ from contextlib import contextmanager
 from types import FrameType
 
 _LONGEST_WAIT = 1.0  # seconds
+_MOMENT = 0.01  # seconds
 
 
 def signals() -> list[signal.Signals]:
     """Return the signals that interrupt us. SIGHUP is none of them if it is ignored (nohup)."""
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
+
+
+def deliver_all() -> None:
+    """Have an interrupt delivered once more if Python ignores it.
+
+    It does so, with a traceback, if one comes in a callback that it calls by itself: when an object
+    dies, or when a module has been imported.
+    """
+    usual = sys.unraisablehook
+
+    def again(what: sys.UnraisableHookArgs) -> None:
+        if what.exc_type is KeyboardInterrupt:
+            # Not now: it would come in this function. SIGINT may be ignored, SIGTERM is not.
+            threading.Timer(_MOMENT, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        else:
+            usual(what)
+
+    sys.unraisablehook = again
 
 
 @contextmanager

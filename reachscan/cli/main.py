@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # `timeout 10 reachscan ...` and a closed terminal must clean up just like Ctrl-C.
     for number in set(interrupts.signals()) - {signal.SIGINT}:
         signal.signal(number, signal.default_int_handler)
+    interrupts.deliver_all()
     # numpy's linear algebra, which nothing here uses, would start threads that occupy processors
     # during the search.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -68,3 +70,26 @@ def test_no_wait_for_an_end_is_long(
     assert not wait(clock, monkeypatch)
     assert sum(clock.waits) == pytest.approx(3600)
     assert max(clock.waits) <= 1
+
+
+def test_an_interrupt_that_python_ignores_comes_again() -> None:
+    script = """
+import select, signal
+from reachscan.capture import interrupts
+
+class Dying:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+interrupts.deliver_all()
+try:
+    Dying()
+    select.select([], [], [], 60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

@@ -7,6 +7,7 @@
 
 #include "sweeper/leaks/collect.hpp"
 #include "sweeper/leaks/suspects.hpp"
+#include "sweeper/mark/lua_arrays.hpp"
 #include "sweeper/mark/put_aside.hpp"
 #include "sweeper/mark/spin_lock.hpp"
 #include "sweeper/meanings/meanings.hpp"
@@ -161,6 +162,7 @@ class DoubtPass {
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       meanings_.aligned(start, end, {start, end}, found);
       meanings_.unaligned(start, end, found);
+      search_lua_tables({start, end}, found);
       meanings_.note_relative_candidates(start, end, [&](uint64_t at) { note(distances, at); });
       meanings_.note_narrow_candidates(start, end, [&](uint64_t at) { note(narrow, at); });
     });
@@ -170,6 +172,17 @@ class DoubtPass {
     meanings_.learn_tables(narrow.words);
     look_again(narrow, [&](uint64_t start, uint64_t end) {
       meanings_.narrow(start, end, {start, end}, found);
+    });
+  }
+
+  // Marking has put aside what leads to some arrays, since it looks like a link of a free list.
+  template <typename Found>
+  void search_lua_tables(heaps::Range piece, Found found) const {
+    each_marked_in_piece(blocks_, piece, [&](uint64_t block) {
+      uint64_t array = LuaArrays::array_of(blocks_, {block, blocks_.end_of(block)});
+      if (array == 0 || blocks_.is_marked(array)) return;
+      uint64_t at = block + LuaArrays::kPointer;
+      found(array, wire::kRelative, kInUse, at, heaps::word(at));
     });
   }
 

@@ -18,6 +18,7 @@
 #include "arch/lanes.hpp"
 #include "memory/rounding.hpp"
 #include "sweeper/blob/host.hpp"
+#include "sweeper/mark/lua_arrays.hpp"
 
 namespace reachscan::sweeper {
 
@@ -189,12 +190,17 @@ class LeftBehind {
   uint64_t block() const { return block_.start; }
 
   bool has(uint64_t slot, uint64_t value) const {
-    if (slot - block_.start < heaps::kHeadBytes && blocks_.is_link(value)) return true;
+    if (slot - block_.start < heaps::kHeadBytes && blocks_.is_link(value))
+      return !holds_array(slot);
     if (!table_) return false;
     return is_value_in_free_pair(block_, slot) || table_->is_value_of_free_key(slot);
   }
 
  private:
+  bool holds_array(uint64_t slot) const {
+    return slot - block_.start == LuaArrays::kPointer && LuaArrays::array_of(blocks_, block_) != 0;
+  }
+
   const heaps::BlockMap& blocks_;
   heaps::Range block_;
   std::optional<DenseMap<FreeKeys>> table_;

@@ -64,6 +64,8 @@ class QtArray {
     if (each <= kMostCharacter) {
       if (size == capacity || !has_terminator(items + size * each, each)) return {};
       ++size;
+    } else if (size == 0) {
+      return {};  // two counts and a number look the same: an Arc of Rust
     }
     return Contents{items, {items, items + size * each}};
   }

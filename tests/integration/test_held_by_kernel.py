@@ -110,6 +110,12 @@ def test_queues_that_the_process_has_read_before(victim: StartVictim, kind: str)
     assert_verdicts(victim("queue_pointers", kind, "again"), "clone")
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_byte_that_wakes_a_thread(victim: StartVictim, method: str) -> None:
+    """It is shorter than a pointer."""
+    assert_verdicts(victim("queue_pointers", "stream", "woken"), method)
+
+
 @need_root
 @pytest.mark.parametrize("kind", ["stream", "posix", "system_v"])
 def test_queues_in_other_namespaces(victim: StartVictim, kind: str) -> None:

@@ -47,13 +47,20 @@ OwnedDescriptor open_in_namespace_of(pid_t pid, const std::string& name, int kin
 
 struct SocketFacts {
   std::uint32_t inode;
+  std::uint8_t type;
   std::uint32_t peer = 0;
-  std::uint32_t waiting = 0;  // bytes
+  std::uint32_t waiting = 0;  // bytes; of datagrams, those of the first
+
+  // A thread that polls a stream is often woken by a byte.
+  bool may_hold_pointer() const {
+    constexpr std::uint32_t kShortestPointer = 4;
+    return waiting >= (type == SOCK_STREAM ? kShortestPointer : 1);
+  }
 };
 
 SocketFacts parse_socket(const nlmsghdr* header) {
   const auto* message = static_cast<const unix_diag_msg*>(NLMSG_DATA(header));
-  SocketFacts facts{message->udiag_ino};
+  SocketFacts facts{message->udiag_ino, message->udiag_type};
   auto left = static_cast<int>(NLMSG_PAYLOAD(header, sizeof *message));
   for (const auto* part = reinterpret_cast<const rtattr*>(message + 1); RTA_OK(part, left);
        part = RTA_NEXT(part, left)) {
@@ -207,7 +214,7 @@ bool OwnQueues::sockets_hold_data() const {
   return std::any_of(asked.begin(), asked.end(), [this](std::uint32_t inode) {
     std::vector<SocketFacts> told = query_sockets(socket_facts_.get(), inode);
     return std::any_of(told.begin(), told.end(), [this](const SocketFacts& facts) {
-      return facts.waiting > 0 && sockets_.contains(facts.inode);
+      return facts.may_hold_pointer() && sockets_.contains(facts.inode);
     });
   });
 }

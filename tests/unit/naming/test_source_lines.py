@@ -149,8 +149,9 @@ def test_functions_are_named_as_in_the_source(tmp_path: Path, compiler: str) -> 
     assert way[1:] == ["app::make(int)", "app::open_session(int)"]
     assert ["plain"] in names and ["main"] in [row[-1:] for row in names]
     assert any("app::Pool<app::Session>::get(int)" in row for row in names)
-    (anonymous,) = (row[:-1] for row in names if row[-1] == "caller")
-    assert re.fullmatch(r"<lambda>::operator\(\)|caller::.*::operator\(\)\(.*", *anonymous)
+    ((anonymous, _),) = (row for row in names if row[-1] == "caller")
+    pattern = r"<lambda>::operator\(\)|caller::.*::operator\(\)\(.*"
+    assert anonymous and re.fullmatch(pattern, anonymous)
     for rows in found:
         assert [place.inlined for place in rows] == [True] * (len(rows) - 1) + [False]
 

@@ -48,7 +48,7 @@ def only(
     if len(found) > 1:
         raise errors.AmbiguousNameError(
             f"{len(found)} processes are called '{printable(name)}'",
-            f"give the id of one of them instead, such as {found[0]}; to scan them all: "
+            f"give the id of one of them instead, such as {found[0]}; to look for leaks in all: "
             f"`reachscan {shlex.quote(name)}{options} --all-processes`",
             details=table(found),
         )

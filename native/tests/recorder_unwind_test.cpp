@@ -8,6 +8,7 @@
 #include "check.hpp"
 #include "recorder/unwind/eh_frame.hpp"
 #include "recorder/unwind/rule_cache.hpp"
+#include "recorder/unwind/unwinder.hpp"
 
 namespace reachscan::tests {
 namespace {
@@ -179,6 +180,12 @@ CASE(the_rules_of_this_program_lead_out_of_this_function) {
   UnwindTables without_index{0, at + static_cast<std::uint64_t>(std::int64_t{distance}),
                              tables.end};
   CHECK_EQ(find_rule(without_index, return_address_of_this()).bits(), rule.bits());
+}
+
+// This one could not look for any: it has no loader's list.
+CASE(no_module_is_looked_for_that_holds_a_python_function) {
+  Unwinder unwinder;
+  CHECK_EQ(unwinder.module_of(python_pc(1, 2)), 0u);
 }
 
 CASE(the_cache_gives_back_what_was_put_in_until_it_is_forgotten) {

@@ -69,7 +69,9 @@ class Unwinder {
   // Returns whether the module of this frame makes its allocations worth recording.
   bool is_from_wanted_module(arch::Frame frame);
 
+  // Python functions are in none, and it takes long to look for modules that were loaded meanwhile.
   std::uint32_t module_of(std::uint64_t pc) {
+    if (is_python(pc)) return 0;
     find_module(pc);
     return modules_.find_for_node(pc);
   }

@@ -109,8 +109,10 @@ class Recorder {
   std::uint32_t stack_with_python(std::uint64_t running, const MemoFrame* frames,
                                   std::uint32_t count);
   std::uint32_t node_of(std::uint32_t parent, std::uint64_t pc) {
-    return unwinder_.stacks().intern(
+    std::uint32_t node = unwinder_.stacks().intern(
         parent, pc, [this](std::uint64_t code) { return unwinder_.module_of(code); });
+    // Code of a module without a row would be named after what is at its place later.
+    return unwinder_.modules().is_full() ? 0 : node;
   }
   std::uint32_t row_of(ThreadState& thread);
   bool is_in_ranges(std::uint64_t size) const;

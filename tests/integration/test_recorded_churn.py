@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import victims
@@ -18,6 +22,8 @@ EVENTS = os.environ.get("REACHSCAN_CHURN_EVENTS", "4000000")
 
 
 FLAGS = ("-std=c++20", f"-I{victims.REPOSITORY / 'native'}", "-pthread")
+
+LOADS = "import ctypes, sys; held = [ctypes.CDLL(path) for path in sys.argv[1:]]"
 
 
 def assert_exact(told: str) -> None:
@@ -51,3 +57,19 @@ def test_nor_after_attach(victim: StartVictim, hooked: str) -> None:
     assert churn.process.stdin
     churn.process.stdin.write(b"begin\n")
     assert_exact(churn.quit())
+
+
+def test_more_libraries_than_there_is_room_for(tmp_path: Path) -> None:
+    """Those without a row would be given the names of others that are at their places later."""
+    flags = ("-shared", "-fPIC", "-DLIBRARY", "-DLOST_BYTES=3333", "-DROOM=10")
+    one = victims.build("reloads", flags)
+    many = [shutil.copy(one, tmp_path / f"{i}.so") for i in range(100)]
+    report = tmp_path / "report.json"
+    options = ["run", "--memory", "1M", "--json", "-o", report, "--limit", "1000"]
+    run_cli([*options, "--", sys.executable, "-c", LOADS, *many])
+    told = json.loads(report.read_text())
+    assert told["target"]["recorder"]["stopped"]["reason"] == "full"
+    lost = [group for group in told["groups"] if group["bytes"] > 3333 * group["allocations"]]
+    named = [group for group in lost if group["stack"] is not None]
+    assert 0 < sum(group["allocations"] for group in named) < len(many)
+    assert sum(group["allocations"] for group in lost) >= len(many) - 1

@@ -137,8 +137,11 @@ bool Modules::add(Reading reading, const LoadedModule& module, RuleCache& rules,
   if (!read_row(reading, module, row)) return false;
   std::uint32_t i = find_same(row), used = header_->used_modules;
   own_[i].seen = updates_;
-  if (row.end == 0 || (i != 0 && !is_closed(i)) || (i == 0 && used == header_->modules.count))
+  if (row.end == 0 || (i != 0 && !is_closed(i))) return true;
+  if (i == 0 && used == header_->modules.count) {
+    __atomic_store_n(&is_full_, true, __ATOMIC_RELAXED);
     return true;
+  }
   // Generated code, or a module that is closed by now, may have been here before. For the first
   // update, nothing has been looked up yet.
   if (updates_ > 1) {

@@ -76,6 +76,9 @@ class Modules {
   // are not complete because the loader is changing its list.
   bool update(RuleCache& rules, StackTrie& stacks);
 
+  // Returns whether a module was loaded that has no row.
+  bool is_full() const { return __atomic_load_n(&is_full_, __ATOMIC_RELAXED); }
+
   // A forked child has no thread that could finish an update started by the parent.
   void end_update() { __atomic_store_n(&updating_, 0, __ATOMIC_RELEASE); }
 
@@ -104,6 +107,7 @@ class Modules {
   std::uint64_t updating_ = 0;  // the thread pointer of the thread that does
   std::uint32_t updates_ = 0;
   std::uint32_t closings_ = 0;
+  bool is_full_ = false;
 };
 
 }  // namespace reachscan::recorder

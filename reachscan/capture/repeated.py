@@ -53,21 +53,29 @@ def thorough(
 ) -> Iterator[wire.Frame]:
     """Scan `MOMENTS` times, and return the stream of the leaks that any scan found.
 
-    A process that does nothing in an interval is not scanned again: nothing can have changed. Time
-    and failures are those of `confirmed`.
+    A process that does nothing in an interval is not scanned again: nothing can have changed. If it
+    exits after a scan, what has been found is returned. Time and other failures are those of
+    `confirmed`.
     """
     merger = Moments(round(MOMENTS_EVERY * 1e9))
     scans = _Scans(place, pid, options, on_progress, merger, MOMENTS)
     with place.life(pid) as life:
         scans.scan(life)
-        for _ in range(1, MOMENTS):
-            before = life.activity()
-            scans.wait(life, MOMENTS_EVERY)
-            if before and before == life.activity():
-                scans.merger.rest()
-                break
-            scans.scan(life)
-    return scans.merger.merged()
+        try:
+            _scan_again(scans, life)
+        except errors.TargetGoneError as gone:
+            merger.end(str(gone))
+    return merger.merged()
+
+
+def _scan_again(scans: _Scans, life: Life) -> None:
+    for _ in range(1, MOMENTS):
+        before = life.activity()
+        scans.wait(life, MOMENTS_EVERY)
+        if before and before == life.activity():
+            scans.merger.rest()
+            return
+        scans.scan(life)
 
 
 class _Scans:

@@ -17,6 +17,9 @@ from reachscan import errors
 from reachscan.recording import model, wire
 from reachscan.recording.leak_filter import LeakFilter, frame_of
 
+ENDED_EARLY = "ended-early"
+"""The code of the warning that there are fewer scans than wanted."""
+
 
 @dataclass(frozen=True)
 class Blocks:
@@ -61,6 +64,7 @@ class Merger:
         self._warnings: dict[str, model.Warning] = {}
         self._frames: list[wire.Frame] = []
         self._program: tuple[str, int] | None = None
+        self._ended = ""
 
     @property
     def lost_before(self) -> bytes:
@@ -89,6 +93,10 @@ class Merger:
     def rest(self) -> None:
         """Note that nothing in the process has run since the last scan."""
 
+    def end(self, why: str) -> None:
+        """Note, in a sentence for users, why there are fewer scans than wanted."""
+        self._ended = why
+
     def merged(self) -> Iterator[wire.Frame]:
         """Yield the records of the last scan, changed to what all scans say."""
         raise NotImplementedError
@@ -104,6 +112,8 @@ class Merger:
             if code not in said:
                 row = {"code": code, "message": f"in one of the scans: {warning.message}"}
                 yield frame_of(wire.WARNING, row)
+        if self._ended:
+            yield frame_of(wire.WARNING, {"code": ENDED_EARLY, "message": self._ended})
         yield frame_of(summary, {"every_ns": self.every_ns, "pauses_ns": self.pauses, **body})
         yield chosen.final(self._frames[-1])
 

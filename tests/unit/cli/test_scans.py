@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import streams
 from command_lines import LEAKY, Install, Runner, assert_refused
-from streams import Stream
+from seen_leaks import Seen, stream
+from streams import HEAP_START, Stream
 
 from reachscan.capture import helper, launch
 from reachscan.recording import wire
@@ -168,6 +169,20 @@ def test_a_target_that_exits_between_repeated_scans(
     fake_helper(Stream().encoded(), f"kill -9 {target}")
     done = run(target, "--confirm", 3, "--confirm-every", 3600)
     assert_refused(done, f"process {target} exited after 1 of 3 scans")
+
+
+def test_a_target_that_exits_after_the_first_of_thorough_scans(
+    run: Runner, target: int, fake_helper: Install
+) -> None:
+    frames = stream(Seen(HEAP_START, digest=7))
+    fake_helper(b"".join(map(wire.frame_bytes, frames)), f"kill -9 {target}")
+    done = run(target, "--thorough", "--json")
+    assert done.status == 1
+    report = json.loads(done.out)
+    assert (report["leaks"]["allocations"], report["moments"]["scans"]) == (1, 1)
+    (warning,) = report["warnings"]
+    assert warning["code"] == "ended-early"
+    assert warning["message"] == f"process {target} exited after 1 of 5 scans"
 
 
 def test_repeated_scans_keep_to_the_timeout(run: Runner, target: int, fake_helper: Install) -> None:

@@ -9,6 +9,7 @@
 namespace reachscan::tests {
 namespace {
 
+constexpr uint64_t kTypes = 0x45'03ull << 32;  // an integer and a table, behind the hint
 constexpr std::size_t kOuter = 0, kPair = 1, kInner = 2, kFour = 3, kLost = 4;
 
 // A table with two values, one of them a table with four; and a block that is lost.
@@ -25,7 +26,9 @@ struct Tables {
     graph.point(table, 0, kLost);
     graph.memory.put(start + 8, 5 | values << 32);
     graph.point(table, 2, array, 8 * values);
+    graph.memory.put(graph.start(array) + 8 * values, kTypes);
   }
+
   // Returns the blocks that marking leaves out, and that are in use for certain.
   std::vector<uint64_t> in_use() {
     graph.mark();

@@ -159,10 +159,11 @@ class DoubtPass {
       if (is_in_reach(at)) suggest(block, found_in_block(block, {at, value, 0, form, rank, 0}));
     };
     Notes distances, narrow;
+    const bool may_have_lua_arrays = has_lua_array();
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       meanings_.aligned(start, end, {start, end}, found);
       meanings_.unaligned(start, end, found);
-      search_lua_tables({start, end}, found);
+      if (may_have_lua_arrays) search_lua_tables({start, end}, found);
       meanings_.note_relative_candidates(start, end, [&](uint64_t at) { note(distances, at); });
       meanings_.note_narrow_candidates(start, end, [&](uint64_t at) { note(narrow, at); });
     });
@@ -173,6 +174,14 @@ class DoubtPass {
     look_again(narrow, [&](uint64_t start, uint64_t end) {
       meanings_.narrow(start, end, {start, end}, found);
     });
+  }
+
+  bool has_lua_array() const {
+    bool any = false;
+    candidates_.each([&](uint64_t block) {
+      any = any || LuaArrays::may_be_one({block, blocks_.end_of(block)});
+    });
+    return any;
   }
 
   // Marking has put aside what leads to some arrays, since it looks like a link of a free list.

@@ -22,13 +22,36 @@ struct LuaArrays {
     uint64_t value = heaps::word(block.start + kPointer), array = blocks.block_of(value);
     uint64_t values = heaps::load<uint32_t>(block.start + kValues);
     if (array == 0 || values == 0 || value - array != heaps::kWord * values) return 0;
-    uint64_t bytes = (heaps::kWord + kTypeBytes) * values + kHintBytes;
-    if (!heaps::may_hold_request(blocks.end_of(array) - array, bytes)) return 0;
+    if (!is_of_size({array, blocks.end_of(array)}, values)) return 0;
     uint64_t next = heaps::word(block.start);
     return next == 0 || blocks.block_of(next) != 0 ? array : 0;
   }
 
+  // Returns whether a block may be an array of two or four values, not all of them nil.
+  static bool may_be_one(heaps::Range block) {
+    return heaps::kWord == 8 && (has_types(block, 2) || has_types(block, 4));
+  }
+
  private:
+  static bool is_of_size(heaps::Range block, uint64_t values) {
+    uint64_t bytes = (heaps::kWord + kTypeBytes) * values + kHintBytes;
+    return heaps::may_hold_request(block.end - block.start, bytes);
+  }
+
+  static bool has_types(heaps::Range block, uint64_t values) {
+    if (!is_of_size(block, values)) return false;
+    uint64_t hint = block.start + heaps::kWord * values;
+    if (heaps::load<uint32_t>(hint) > values) return false;
+    uint8_t all = 0;
+    for (uint64_t at = hint + kHintBytes; at < hint + kHintBytes + values * kTypeBytes; ++at) {
+      auto type = heaps::load<uint8_t>(at);
+      if ((type & kTypeMask) > kLastType || type > kHighest) return false;
+      all |= type;
+    }
+    return all != 0;
+  }
+
+  static constexpr uint8_t kTypeMask = 15, kLastType = 8, kHighest = 127;
   static constexpr uint64_t kTableBytes = 48, kType = 8, kValues = 12;
   static constexpr uint64_t kHintBytes = 4, kTypeBytes = 1;
   static constexpr uint8_t kTable = 5;

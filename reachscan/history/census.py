@@ -146,8 +146,12 @@ def _neither(path: Path) -> errors.ReportFileError:
 def _parsed(text: bytes, path: Path) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
         raise _neither(path) from error
+    except ValueError as error:
+        raise errors.ReportFileError(
+            f"{path} begins like a JSON report, but was cut off or is damaged: {error}"
+        ) from error
     # Any value can be compared with the names, but not every one be looked up among the keys.
     if not isinstance(document, dict) or document.get("format") not in tuple(REPORT_FORMATS):
         raise errors.ReportFileError(f"{path} is JSON, but no report of a scan")

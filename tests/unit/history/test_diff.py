@@ -166,6 +166,8 @@ GROUP = GOOD["groups"][0]  # type: ignore[index]
         ("\udcff", "neither"),
         ('{"a":' * 100_000, "neither"),
         ("[]", "neither"),
+        (json.dumps(GOOD)[:-9], "cut off"),
+        ('{"format": "\udcff"}', "damaged"),
         ('{"format": []}', "no report of a scan"),
         ('{"format": "other"}', "no report of a scan"),
         (json.dumps({**GOOD, "version": 2}), "version 2"),

@@ -105,5 +105,22 @@ CASE(large_blocks_in_a_cache) {
   }
 }
 
+// As in a thread that got no arena, where the address space is limited.
+CASE(caches_with_a_mapping_of_their_own) {
+  for (const Release& release : releases()) {
+    context = release.name;
+    if (!release.has_cache()) continue;
+    Scene scene(release, {});
+    scene.memory.map(kBlocks, 2 * kPage);
+    for (uint64_t base : {kBlocks, kBlocks + kPage}) {
+      uint64_t cache = scene.glibc.mapped(base, 1);
+      scene.glibc.cache(cache);
+      scene.add_thread(cache);
+    }
+    scene.set_mapped(2, 2 * kPage);
+    check_found(scene);
+  }
+}
+
 }  // namespace
 }  // namespace reachscan::tests

@@ -35,9 +35,13 @@ std::size_t list_length(const BlockMap& blocks, uint64_t user, Links links, std:
   return length;
 }
 
+inline bool is_mapped_chunk(uint64_t chunk) { return (raw_size(chunk) & kMapped) != 0; }
+
+// A mapping holds no word of a next chunk. Since 2.43 its size does not count the header.
 inline uint64_t usable_bytes(uint64_t user) {
-  uint64_t raw = raw_size(user - kHeader);
-  return (raw & ~kFlagBits) - ((raw & kMapped) != 0 ? kHeader : kWord);
+  uint64_t chunk = user - kHeader, size = chunk_size(chunk);
+  bool counts_all = is_mapped_chunk(chunk) && (chunk + size) % kPage == 0;
+  return size - (counts_all ? kHeader : kWord);
 }
 
 inline void drop_block(BlockMap& blocks, Totals& totals, uint64_t user) {
@@ -122,8 +126,10 @@ inline CacheCheck check_cache(const BlockMap& blocks, uint64_t cache, const Cach
 
 inline bool has_cache_size(const BlockMap& blocks, uint64_t user, const CacheShape& shape) {
   if (!blocks.is_live(user)) return false;
-  uint64_t size = chunk_size(user - kHeader);
-  return size >= shape.chunk && size <= shape.chunk + kCacheSlack;
+  uint64_t size = chunk_size(user - kHeader), most = shape.chunk + kCacheSlack;
+  // It has a mapping of its own if the thread got no arena, or the program maps blocks of any size.
+  if (is_mapped_chunk(user - kHeader)) most = align_up(uint64_t{shape.chunk} + kHeader, kPage);
+  return size >= shape.chunk && size <= most;
 }
 
 }  // namespace reachscan::heaps::glibc

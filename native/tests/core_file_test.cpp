@@ -60,6 +60,17 @@ CASE(mappings_have_names_and_what_was_left_out_has_none) {
   CHECK(mappings.all[3].entry.path == "[stack]");
 }
 
+// A core file does not tell private ones from shared ones, and heaps lie in private ones.
+CASE(huge_pages_may_hold_heaps) {
+  for (const char* path : {"/anon_hugepage (deleted)", "/SYSV00000000 (deleted)"}) {
+    std::unique_ptr<CoreFile> core = open_core(make_core(path));
+    helper::OriginalFiles nowhere("/proc/self/task");
+    const helper::MapEntry entry = helper::mappings_of(*core, nowhere).all[2].entry;
+    CHECK(entry.path == path);
+    CHECK(((entry.perms & wire::kShared) != 0) == (path[1] == 'S'));
+  }
+}
+
 CASE(other_files_are_refused) {
   CHECK(contains(refusal(""), "it is empty"));
   CHECK(contains(refusal("Core blimey"), "does not begin like an ELF file"));

@@ -32,15 +32,15 @@ void append_note(std::string& notes, const char* owner, std::uint32_t type,
   }
 }
 
-std::string file_list() {
+std::string file_list(const std::string& data) {
   std::string files;
   for (std::uint64_t word : {std::uint64_t{2}, kPage, kProgram, kProgram + 2 * kPage,
                              std::uint64_t{0}, kLeftOut, kLeftOut + kPage, std::uint64_t{3}})
     append(files, word);
-  return files + std::string("/usr/bin/program\0/srv/data\0", 27);
+  return files + std::string("/usr/bin/program\0", 17) + data + '\0';
 }
 
-std::string make_notes() {
+std::string make_notes(const std::string& data) {
   std::string notes;
   elf_prstatus status{};
   status.pr_pid = kThread;
@@ -56,7 +56,7 @@ std::string make_notes() {
         std::uint64_t{AT_PAGESZ}, arch::kPage, std::uint64_t{AT_NULL}, std::uint64_t{0}})
     append(auxiliary, word);
   append_note(notes, "CORE", NT_AUXV, auxiliary);
-  append_note(notes, "CORE", NT_FILE, file_list());
+  append_note(notes, "CORE", NT_FILE, file_list(data));
   append_note(notes, "LINUX", arch::kVectorState, std::string(832, 'v'));
   return notes;
 }
@@ -79,8 +79,8 @@ std::string make_program() {
 
 }  // namespace
 
-std::string make_core() {
-  std::string notes = make_notes();
+std::string make_core(const std::string& data) {
+  std::string notes = make_notes(data);
   constexpr int kSegments = 5;
   std::uint64_t begin =
       (sizeof(Elf64_Ehdr) + kSegments * sizeof(Elf64_Phdr) + notes.size() + kPage) & ~(kPage - 1);

@@ -14,7 +14,8 @@ constexpr std::uint64_t kProgram = 0x555555554000, kHeap = 0x555555600000, kStac
                         kLeftOut = 0x7ffff0000000;
 constexpr int kThread = 4711;
 
-std::string make_core();
+// `data`: the path of what was left out.
+std::string make_core(const std::string& data = "/srv/data");
 
 // A core file with these bytes.
 std::unique_ptr<helper::CoreFile> open_core(const std::string& bytes);

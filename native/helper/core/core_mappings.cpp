@@ -49,7 +49,8 @@ MapEntry entry_of(std::uint64_t start, std::uint64_t end, std::uint32_t perms,
     entry.backing = Backing::kDevice;
   } else if (!is_file(entry)) {
     entry.backing = Backing::kSharedMemory;
-    entry.perms |= wire::kShared;
+    // Private huge pages have the same name as shared ones, and may hold heaps.
+    if (!starts_with(entry.path, "/anon_hugepage")) entry.perms |= wire::kShared;
   }
   return entry;
 }

@@ -116,6 +116,12 @@ def test_a_byte_that_wakes_a_thread(victim: StartVictim, method: str) -> None:
     assert_verdicts(victim("queue_pointers", "stream", "woken"), method)
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("scene", ["notify", "silent"])
+def test_notifications_about_messages(victim: StartVictim, scene: str, method: str) -> None:
+    assert_verdicts(victim("queue_pointers", "posix", scene), method)
+
+
 @need_root
 @pytest.mark.parametrize("kind", ["stream", "posix", "system_v"])
 def test_queues_in_other_namespaces(victim: StartVictim, kind: str) -> None:

@@ -7,6 +7,7 @@
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -163,6 +164,18 @@ std::string read_again(int fd) {
   return text;
 }
 
+// "QSIZE:129        NOTIFY:0     SIGNO:0     NOTIFY_PID:0". The descriptor number may have been
+// reused since it was listed: then there is nothing to read.
+std::string read_posix_queue(const std::string& name, const std::string& link) {
+  if (read_link(link) != name) return "";
+  return read_again(OwnedDescriptor(open(link.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)).get());
+}
+
+std::uint64_t number_named(const std::string& text, const char* key) {
+  std::vector<std::uint64_t> numbers = numbers_after(text, key, 10);
+  return numbers.empty() ? 0 : numbers.front();
+}
+
 }  // namespace
 
 OwnQueues::OwnQueues(pid_t pid, const std::map<std::string, std::string>& descriptors)
@@ -197,13 +210,12 @@ void OwnQueues::find_posix_queues(const std::map<std::string, std::string>& desc
     if (may_name_posix_queue(name)) candidates[link] = name;
   if (candidates.empty()) return;
   std::set<std::uint64_t> mounts = mount_ids(pid_);
-  std::map<std::string, mode_t> modes;
   for (const auto& [link, name] : candidates) {
     struct stat status {};
     if (!is_posix_queue(pid_, link, mounts) || lstat(link.c_str(), &status) != 0) continue;
-    mode_t& mode = modes[name];
-    mode |= status.st_mode & (S_IRUSR | S_IWUSR);
-    if (mode == (S_IRUSR | S_IWUSR)) posix_queues_[name] = link;
+    PosixQueue& queue = posix_queues_[name];
+    queue.link = link;
+    queue.access |= status.st_mode & (S_IRUSR | S_IWUSR);
   }
 }
 
@@ -219,14 +231,20 @@ bool OwnQueues::sockets_hold_data() const {
   });
 }
 
-// "QSIZE:129        NOTIFY:0     SIGNO:0     NOTIFY_PID:0"
 bool OwnQueues::posix_queues_hold_data() const {
-  return std::any_of(posix_queues_.begin(), posix_queues_.end(), [](const auto& queue) {
-    // The descriptor number may have been reused since it was listed.
-    if (read_link(queue.second) != queue.first) return false;
-    OwnedDescriptor file(open(queue.second.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-    std::vector<std::uint64_t> size = numbers_after(read_again(file.get()), "QSIZE:", 10);
-    return !size.empty() && size.front() > 0;
+  return std::any_of(posix_queues_.begin(), posix_queues_.end(), [](const auto& entry) {
+    const auto& [name, queue] = entry;
+    return queue.access == (S_IRUSR | S_IWUSR) &&
+           number_named(read_posix_queue(name, queue.link), "QSIZE:") > 0;
+  });
+}
+
+// Whether a message would notify the process, by a signal or in a thread, of a value that it chose.
+bool OwnQueues::posix_queues_notify() const {
+  return std::any_of(posix_queues_.begin(), posix_queues_.end(), [this](const auto& entry) {
+    const std::string text = read_posix_queue(entry.first, entry.second.link);
+    return number_named(text, "NOTIFY_PID:") == static_cast<std::uint64_t>(pid_) &&
+           number_named(text, "NOTIFY:") != SIGEV_NONE;
   });
 }
 
@@ -251,6 +269,7 @@ void OwnQueues::look(std::set<std::string>& clauses) const {
   if (sockets_hold_data()) clauses.insert("messages wait in sockets of the program itself");
   if (posix_queues_hold_data() || system_v_queues_hold_data())
     clauses.insert("messages wait in message queues of the program itself");
+  if (posix_queues_notify()) clauses.insert("it is to be notified of messages in a queue");
 }
 
 }  // namespace reachscan::helper

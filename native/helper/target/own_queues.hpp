@@ -1,6 +1,6 @@
 // Whether data waits in sockets and message queues whose ends all belong to one process, such as
 // those between its threads. The data may contain pointers. It is not read; only its presence is
-// detected.
+// detected. A value that comes with a notification about a message queue cannot be read, either.
 #pragma once
 
 #include <sys/types.h>
@@ -27,10 +27,16 @@ class OwnQueues {
   void look(std::set<std::string>& clauses) const;
 
  private:
+  struct PosixQueue {
+    std::string link;  // one of them, if there are several
+    mode_t access;     // of all descriptors together
+  };
+
   void find_sockets(const std::map<std::string, std::string>& descriptors);
   void find_posix_queues(const std::map<std::string, std::string>& descriptors);
   bool sockets_hold_data() const;
   bool posix_queues_hold_data() const;
+  bool posix_queues_notify() const;
   bool system_v_queues_hold_data() const;
 
   pid_t pid_ = 0;
@@ -38,7 +44,7 @@ class OwnQueues {
   OwnedDescriptor system_v_queues_;  // /proc/sysvipc/msg, in its IPC namespace
   std::set<std::uint32_t> sockets_;
   bool unknown_sockets_ = false;  // it has some, but the kernel does not report them
-  std::map<std::string, std::string> posix_queues_;  // one link for each name
+  std::map<std::string, PosixQueue> posix_queues_;  // by name
 };
 
 }  // namespace reachscan::helper

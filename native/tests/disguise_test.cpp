@@ -30,6 +30,8 @@ CASE(pointers_in_disguise_pass_and_plain_words_do_not) {
       CHECK(filter.passes(pointer | 1ull << 48));
       CHECK(filter.passes(mangled(pointer)));
       CHECK(filter.passes(pointer + 8));  // where a block may end
+      CHECK(filter.passes(pointer << 16 | 0x1234));
+      CHECK(filter.passes(pointer >> 3 | 3ull << 62));
     }
     CHECK(filter.passes(hull.end));
     CHECK(filter.passes(hull.start + heaps::kPage));
@@ -37,6 +39,8 @@ CASE(pointers_in_disguise_pass_and_plain_words_do_not) {
     CHECK(!filter.passes(hull.end + 8));
     CHECK(!filter.passes(hull.end + heaps::kPage));
     CHECK(!filter.passes(mangled(hull.end)));
+    CHECK(!filter.passes(hull.end << 16));
+    CHECK(!filter.passes((hull.start >> 3 | 3ull << 62) - (1ull << 32)));
   }
   for (uint64_t value : {0ull, 1ull, 8ull, 4096ull, ~0ull, 1ull << 62})
     CHECK(!filter.passes(value));
@@ -72,6 +76,8 @@ CASE(words_that_pass_alone_pass_among_others) {
         word = base[random() % 4] + random() % 33 - 16;
         if (random() % 4 == 0) word = mangled(word);
         if (random() % 4 == 0) word |= random() << 48;
+        if (random() % 8 == 0) word = word << 16 | random() % 0x10000;
+        if (random() % 8 == 0) word = word >> 3 | 3ull << 62;
         if (random() % 4 == 0) word = word >> 30 << 32 | (word & 0x3fff'ffff);
       }
       auto at = reinterpret_cast<uint64_t>(words);

@@ -41,7 +41,7 @@ constexpr std::uint32_t kMaxPayload = 64u << 20;
 // Why a leak may be a false one: a word was found that does not count as a pointer but may be one.
 enum Doubt : std::uint32_t {
   kOnePastTheEnd = 1,
-  kTagged = 2,            // equal to a pointer except for the upper 16 bits
+  kTagged = 2,            // equal to a pointer but for some bits, or holds one next to others
   kUnreadableMemory = 3,  // some memory could not be searched
   kSignalStack = 5,       // large enough for an alternate signal stack, which only the kernel knows
   kMangled = 6,           // a pointer as setjmp() stores it

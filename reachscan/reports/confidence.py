@@ -24,7 +24,7 @@ NAMES: dict[int, str] = {
 
 _IN_WORDS: dict[int, str] = {
     model.ONE_PAST_THE_END: "there is a pointer to its very end, which may be meant for it",
-    model.TAGGED: "there is a word that points to it if its unused bits are left out",
+    model.TAGGED: "there is a word that points to it if its other bits are left out",
     model.UNREADABLE_MEMORY: "memory that could not be read may point to it",
     model.CHANGED: "it changed between the scans, so something may use it",
     model.SIGNAL_STACK: "it may be a thread's stack for signal handlers; only the kernel knows",

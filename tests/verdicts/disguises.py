@@ -67,6 +67,14 @@ def _digits_of_15(words: Words, _: Words) -> Words:
     return np.where(fine, whole, 0)
 
 
+def _raised(words: Words, _: Words) -> Words:
+    return np.where(words > _LOW_48, words >> np.uint64(16), 0)
+
+
+def _side_table_of_swift(words: Words, _: Words) -> Words:
+    return np.where(words >> np.uint64(61) == 6, words << np.uint64(3), 0)
+
+
 @dataclass(frozen=True)
 class Form:
     """A way to write down an address."""
@@ -83,6 +91,8 @@ FORMS = (
     Form("pointer", lambda words, _: words, 1, inside=True),
     Form("tagged in 16 high bits", _tagged, 4, inside=True),
     Form("boxed in 17 high bits", _boxed, 4),
+    Form("above 16 low bits", _raised, 4, inside=True),
+    Form("side table of Swift", _side_table_of_swift),
     *(Form(f"shifted by {bits}", _shifted(bits), 4, inside=True) for bits in range(1, 5)),
     Form("double", _truncated, 4),
     Form("digits of 30 bits", _digits_of_30, 4),

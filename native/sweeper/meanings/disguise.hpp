@@ -1,6 +1,6 @@
 // Aligned words that are not pointers into the heap but may represent one: a pointer with a tag in
-// the high bits, one past the end of a block, a pointer as setjmp() stores it, or an address as a
-// number of a language runtime.
+// the high bits or with a number in the low ones, one past the end of a block, a pointer as
+// setjmp() stores it, an address as a number of a language runtime, or a side table of Swift.
 #pragma once
 
 #include "arch/mangling.hpp"
@@ -29,6 +29,10 @@ struct PartBand {
 
   [[REACHSCAN_WIDE]] arch::PartMasks contain(arch::Parts values) const {
     return arch::parts_within(values, start, length);
+  }
+
+  constexpr bool contain_one(uint64_t value) const {
+    return static_cast<uint32_t>(value >> kFrom) - start < length;
   }
 
   uint32_t start, length;
@@ -64,8 +68,8 @@ class DisguiseFilter {
     bool odd = value % heaps::kGranule == heaps::kEndOffset || value % heaps::kPage == 0 ||
                value != untagged(value);
     return hull_.contains(unmangled(value)) || (odd && hull_.contains(untagged(value), 1)) ||
-           low_digits_.contains(value) || kIntegers.contains(value) || kDoubles.contains(value) ||
-           kBoxes.contains(value);
+           low_.holds(value) || high_.holds(value) || low_digits_.contains(value) ||
+           kIntegers.contains(value) || kDoubles.contains(value) || kBoxes.contains(value);
   }
 
   bool passes_at(uint64_t address) const { return passes(heaps::word(address)); }
@@ -93,6 +97,9 @@ class DisguiseFilter {
     if (guard_ != 0) visit(wire::kMangled, unmangled(value));
     if (untagged(value) == value) visit(wire::kOnePastTheEnd, value);
     visit_tagged(value, visit);
+    if (value >> (kTagBits + kShortBits) != 0) visit(wire::kTagged, value >> kTagBits);
+    if (value >> kSwiftBits == kSideTable >> kSwiftBits)
+      visit(wire::kTagged, (value ^ kSideTable) << kSwiftShift);
     if (kBoxes.contains(value)) visit(wire::kTagged, value << kBoxBits >> kBoxBits);
     if (kDoubles.contains(value)) visit(wire::kNumber, truncated(value));
     if (!kIntegers.contains(value)) return;
@@ -119,13 +126,39 @@ class DisguiseFilter {
   static constexpr unsigned kBoxBits = 64 - kAddressBits;
   static constexpr Band kBoxes{0xfff8ull << 48, (0x1ffffull << kAddressBits) - (0xfff8ull << 48)};
 
-  // Parts of pointers into a range: tagged or not, and mangled.
+  // A number of 16 bits below a pointer, which is searched for if it is not this short.
+  static constexpr unsigned kShortBits = 32;
+  // The word ahead of an object of Swift holds reference counts, or once the object had a weak
+  // reference, where its side table is: the address without its low bits, below two that are set.
+  static constexpr unsigned kSwiftShift = 3, kSwiftBits = 61;
+  static constexpr uint64_t kSideTable = 3ull << 62;
+
+  // Parts of pointers into a range: tagged or not, mangled, and next to other bits.
   struct Pointers {
     Pointers(heaps::Range range, uint64_t guard)
-        : bare({range.start, range.end - range.start + 1}), mangled(range, guard) {}
+        : bare({range.start, range.end - range.start + 1}),
+          mangled(range, guard),
+          raised(above_short(range)),
+          side_table({kSideTable | range.start >> kSwiftShift,
+                      ((range.end - range.start) >> kSwiftShift) + 1}) {}
+
+    static Band above_short(heaps::Range range) {
+      constexpr uint64_t kLeast = 1ull << kShortBits;
+      uint64_t start = range.start < kLeast ? kLeast : range.start;
+      return start < range.end ? Band{start << kTagBits, (range.end - start) << kTagBits}
+                               : Band{0, 0};
+    }
+
+    bool holds(uint64_t value) const {
+      return raised.contain_one(value) || side_table.contain_one(value);
+    }
+    [[REACHSCAN_WIDE]] arch::PartMasks hold(arch::Parts upper) const {
+      return raised.contain(upper) | side_table.contain(upper);
+    }
 
     PartBand<16> bare;
     MangledPattern mangled;
+    PartBand<32> raised, side_table;
   };
 
   // Low addresses in two digits, for which a closer look needs more than the word: see
@@ -176,6 +209,7 @@ class DisguiseFilter {
         ((lower & all_parts(heaps::kPage - 1)) == all_parts(0)) | (tag != all_parts(0));
     arch::PartMasks near = low_.bare.contain(middle), hidden = low_.mangled.match(upper);
     if (kTwo) near |= high_.bare.contain(middle), hidden |= high_.mangled.match(upper);
+    hidden |= kTwo ? low_.hold(upper) | high_.hold(upper) : low_.hold(upper);
     return arch::bits_of_parts((odd & near) | hidden | PartBand<32>(low_digits_).contain(upper) |
                                kUpperIntegers.contain(upper) | kUpperDoubles.contain(upper) |
                                kUpperBoxes.contain(upper));

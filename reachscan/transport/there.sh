@@ -16,8 +16,9 @@ answered() { printf '\n%s %s\n' "$mark" "$1"; }
 pack() { case $1 in gzip) gzip -1c ;; *) cat ;; esac; }
 unpack() { case $1 in gzip) gzip -dc ;; *) cat ;; esac; }
 
-# Status 1: what this needs is not there.
+# Status 1: what this needs is not there. Login scripts may have left a line open (a terminal's title).
 facts() {
+  echo
   [ "$(echo ab | head -c 1)" = a ] && [ -c /dev/null ] && [ -d /proc/self ] || return 1
   uname -m && printf '%s\n' "${TMPDIR:-}" "${HOME:-}" &&
     if gzip -1c </dev/null >/dev/null 2>&1; then echo gzip; else echo plain; fi

@@ -168,6 +168,14 @@ def test_any_shell(victim: StartVictim, tmp_path: Path, shell: str) -> None:
     assert left() == []
 
 
+@pytest.mark.parametrize("said", [r"Welcome\n", r"\033]0;build7\007"], ids=["greeting", "title"])
+def test_login_scripts_that_talk(victim: StartVictim, tmp_path: Path, said: str) -> None:
+    target = victim("leaky_sessions", "once")
+    login = tmp_path / "login"
+    login.write_text(f"printf '{said}'\nexec \"$@\"\n")
+    assert asked("--on", f"exec:sh {login}", target.pid) == asked(target.pid)
+
+
 def test_files_of_a_sysroot_need_not_be_fetched(
     victim: StartVictim, box: Path, cache: Path
 ) -> None:

@@ -87,6 +87,14 @@ CASE(a_core_file_of_a_machine_with_other_pages_is_refused) {
   CHECK(contains(refusal(core, Code::kUnsupportedPageSize), "pages of 16 KiB"));
 }
 
+CASE(a_core_file_without_a_list_of_files_is_refused) {
+  std::string core = make_core();
+  const std::uint32_t type = NT_FILE, other = 0x7777;
+  std::size_t at = core.find({reinterpret_cast<const char*>(&type), sizeof type});
+  core.replace(at, sizeof other, reinterpret_cast<const char*>(&other), sizeof other);
+  CHECK(contains(refusal(core), "which files were mapped"));
+}
+
 CASE(every_truncation_is_told) {
   std::string core = make_core();
   for (std::size_t size = sizeof(Elf64_Ehdr); size < core.size(); size += 97)

@@ -115,6 +115,10 @@ CoreFile::CoreFile(const std::string& path)
                static_cast<std::uint64_t>(status.st_mtim.tv_nsec);
     read_headers();
     if (threads_.empty()) refuse_damaged("it tells of no thread");
+    if (files_.empty())
+      refuse(
+          "the core file does not tell which files were mapped; the kernel leaves out a list of "
+          "more than kernel.core_file_note_size_limit bytes");
     if (pid_ == 0) pid_ = threads_.front().tid;
   } catch (...) {
     close(descriptor_);

@@ -6,6 +6,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -194,6 +195,22 @@ def test_kinds_of_programs(victim: StartVictim, flags: Sequence[str]) -> None:
     assert done.status in (1, FAILED) and "Traceback" not in done.talk
     if "static" not in flags[0]:
         assert_leaks_found(target.pid)
+
+
+FROM_MEMORY = """
+import os, sys
+file = os.memfd_create("program")
+with open(sys.argv[1], "rb") as source:
+    os.sendfile(file, source.fileno(), 0, os.fstat(source.fileno()).st_size)
+os.execve(file, sys.argv[1:], os.environ)
+"""
+
+
+@pytest.mark.parametrize("flags", [["-no-pie"], ["-static"]], ids=["dynamic", "static"])
+def test_program_that_runs_from_memory(victim: StartVictim, flags: Sequence[str]) -> None:
+    program = str(build("odd_heap", flags))
+    command = [sys.executable, "-c", FROM_MEMORY, program, "plain", str(LEAKS)]
+    assert_leaks_found(victim("odd_heap", command=command).pid)
 
 
 def test_shadow_stacks(victim: StartVictim) -> None:

@@ -43,6 +43,8 @@ MapEntry entry_of(std::uint64_t start, std::uint64_t end, std::uint32_t perms,
   entry.device = "core";
   entry.path = file->path;
   entry.backing = Backing::kFile;
+  // Most are shared, and a core file does not tell.
+  if (starts_with(entry.path, "/memfd:")) entry.perms |= wire::kShared;
   bool of_device = starts_with(entry.path, "/dev/") && !starts_with(entry.path, "/dev/shm/");
   bool of_kernel = starts_with(entry.path, "anon_inode:") && !is_ring(entry);
   if (of_kernel || (of_device && is_file(entry))) {

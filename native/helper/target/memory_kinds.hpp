@@ -47,10 +47,12 @@ inline bool only_present_pages(const MapEntry& entry) {
   return is_shared(entry) || entry.backing == Backing::kOther || entry.backing == Backing::kSecret;
 }
 
-// A mapped file, except anonymous kernel objects that look like one.
+// A mapped file, except anonymous kernel objects that look like one. Programs and libraries may be
+// loaded from a memfd, which is mapped privately then.
 inline bool is_file(const MapEntry& entry) {
   return entry.inode != 0 && starts_with(entry.path, "/") &&
-         !starts_with(entry.path, "/anon_hugepage") && !starts_with(entry.path, "/memfd:") &&
+         !starts_with(entry.path, "/anon_hugepage") &&
+         !(starts_with(entry.path, "/memfd:") && is_shared(entry)) &&
          !starts_with(entry.path, "/SYSV") && !starts_with(entry.path, "/dev/zero");
 }
 

@@ -71,6 +71,18 @@ CASE(huge_pages_may_hold_heaps) {
   }
 }
 
+CASE(a_memfd_is_shared_unless_a_program_was_loaded_from_it) {
+  for (const char* program : {"/usr/bin/program", "/memfd:a program"}) {
+    std::string core = make_core("/memfd:data");
+    core.replace(core.find("/usr/bin/program"), 16, program);
+    helper::OriginalFiles nowhere("/proc/self/task");
+    helper::CoreMappings mappings = helper::mappings_of(*open_core(core), nowhere);
+    CHECK(mappings.program == program && mappings.all[0].of_module);
+    CHECK((mappings.all[0].entry.perms & wire::kShared) == 0);
+    CHECK((mappings.all[2].entry.perms & wire::kShared) != 0 && !mappings.all[2].of_module);
+  }
+}
+
 CASE(other_files_are_refused) {
   CHECK(contains(refusal(""), "it is empty"));
   CHECK(contains(refusal("Core blimey"), "does not begin like an ELF file"));

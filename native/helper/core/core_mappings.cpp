@@ -4,7 +4,9 @@
 #include <elf.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <set>
 
 #include "arch/address_space.hpp"
 #include "helper/target/elf_image.hpp"
@@ -43,8 +45,6 @@ MapEntry entry_of(std::uint64_t start, std::uint64_t end, std::uint32_t perms,
   entry.device = "core";
   entry.path = file->path;
   entry.backing = Backing::kFile;
-  // Most are shared, and a core file does not tell.
-  if (starts_with(entry.path, "/memfd:")) entry.perms |= wire::kShared;
   bool of_device = starts_with(entry.path, "/dev/") && !starts_with(entry.path, "/dev/shm/");
   bool of_kernel = starts_with(entry.path, "anon_inode:") && !is_ring(entry);
   if (of_kernel || (of_device && is_file(entry))) {
@@ -72,6 +72,24 @@ void add_segment(const CoreSegment& segment, const std::vector<CoreMappedFile>& 
                    segment.offset + done, nullptr, false, true});
     if (within && end == file->end) ++file;
     at = end;
+  }
+}
+
+// A core file does not tell whether a memfd is shared: it is unless a program or library was loaded
+// from it.
+void tell_shared_memory(const CoreFile& core, std::vector<CoreMapping>& all) {
+  std::set<std::uint64_t> loaded;
+  for (const CoreMapping& mapping : all) {
+    char magic[SELFMAG];
+    if (mapping.entry.offset == 0 && core.try_read(mapping.entry.start, magic, sizeof magic) &&
+        std::memcmp(magic, ELFMAG, sizeof magic) == 0)
+      loaded.insert(mapping.entry.inode);
+  }
+  for (CoreMapping& mapping : all) {
+    MapEntry& entry = mapping.entry;
+    if (!starts_with(entry.path, "/memfd:") || loaded.contains(entry.inode)) continue;
+    entry.backing = Backing::kSharedMemory;
+    entry.perms |= wire::kShared;
   }
 }
 
@@ -214,6 +232,7 @@ CoreMappings mappings_of(const CoreFile& core, OriginalFiles& originals) {
   std::sort(found.all.begin(), found.all.end(), [](const CoreMapping& a, const CoreMapping& b) {
     return a.entry.start < b.entry.start;
   });
+  tell_shared_memory(core, found.all);
   Modules modules(core, originals, found);
   modules.find();
   name_memory_at(found.all, core.auxiliary(AT_SYSINFO_EHDR), "[vdso]");

@@ -68,7 +68,8 @@ class DisguiseFilter {
     bool odd = value % heaps::kGranule == heaps::kEndOffset || value % heaps::kPage == 0 ||
                value != untagged(value);
     return hull_.contains(unmangled(value)) || (odd && hull_.contains(untagged(value), 1)) ||
-           low_.holds(value) || high_.holds(value) || low_digits_.contains(value) ||
+           low_.raised.contain_one(value) || high_.raised.contain_one(value) ||
+           kSideTables.contains(value) || low_digits_.contains(value) ||
            kIntegers.contains(value) || kDoubles.contains(value) || kBoxes.contains(value);
   }
 
@@ -98,8 +99,7 @@ class DisguiseFilter {
     if (untagged(value) == value) visit(wire::kOnePastTheEnd, value);
     visit_tagged(value, visit);
     if (value >> (kTagBits + kShortBits) != 0) visit(wire::kTagged, value >> kTagBits);
-    if (value >> kSwiftBits == kSideTable >> kSwiftBits)
-      visit(wire::kTagged, (value ^ kSideTable) << kSwiftShift);
+    if (kSideTables.contains(value)) visit(wire::kTagged, value << kSwiftShift);
     if (kBoxes.contains(value)) visit(wire::kTagged, value << kBoxBits >> kBoxBits);
     if (kDoubles.contains(value)) visit(wire::kNumber, truncated(value));
     if (!kIntegers.contains(value)) return;
@@ -130,17 +130,15 @@ class DisguiseFilter {
   static constexpr unsigned kShortBits = 32;
   // The word ahead of an object of Swift holds reference counts, or once the object had a weak
   // reference, where its side table is: the address without its low bits, below two that are set.
-  static constexpr unsigned kSwiftShift = 3, kSwiftBits = 61;
-  static constexpr uint64_t kSideTable = 3ull << 62;
+  static constexpr unsigned kSwiftShift = 3;
+  static constexpr Band kSideTables{3ull << 62, 1ull << (kAddressBits - kSwiftShift)};
 
   // Parts of pointers into a range: tagged or not, mangled, and next to other bits.
   struct Pointers {
     Pointers(heaps::Range range, uint64_t guard)
         : bare({range.start, range.end - range.start + 1}),
           mangled(range, guard),
-          raised(above_short(range)),
-          side_table({kSideTable | range.start >> kSwiftShift,
-                      ((range.end - range.start) >> kSwiftShift) + 1}) {}
+          raised(above_short(range)) {}
 
     static Band above_short(heaps::Range range) {
       constexpr uint64_t kLeast = 1ull << kShortBits;
@@ -149,16 +147,9 @@ class DisguiseFilter {
                                : Band{0, 0};
     }
 
-    bool holds(uint64_t value) const {
-      return raised.contain_one(value) || side_table.contain_one(value);
-    }
-    [[REACHSCAN_WIDE]] arch::PartMasks hold(arch::Parts upper) const {
-      return raised.contain(upper) | side_table.contain(upper);
-    }
-
     PartBand<16> bare;
     MangledPattern mangled;
-    PartBand<32> raised, side_table;
+    PartBand<32> raised;
   };
 
   // Low addresses in two digits, for which a closer look needs more than the word: see
@@ -201,7 +192,8 @@ class DisguiseFilter {
   template <bool kTwo>
   [[REACHSCAN_WIDE]] unsigned bits_of_line(uint64_t at) const {
     using arch::all_parts;
-    constexpr PartBand<32> kUpperIntegers(kIntegers), kUpperDoubles(kDoubles), kUpperBoxes(kBoxes);
+    constexpr PartBand<32> kUpperIntegers(kIntegers), kUpperDoubles(kDoubles), kUpperBoxes(kBoxes),
+        kUpperSideTables(kSideTables);
     const auto [upper, middle, lower] = arch::load_split(at);
     const arch::Parts tag = upper & all_parts(~(~0u >> kTagBits));
     arch::PartMasks odd =
@@ -209,7 +201,8 @@ class DisguiseFilter {
         ((lower & all_parts(heaps::kPage - 1)) == all_parts(0)) | (tag != all_parts(0));
     arch::PartMasks near = low_.bare.contain(middle), hidden = low_.mangled.match(upper);
     if (kTwo) near |= high_.bare.contain(middle), hidden |= high_.mangled.match(upper);
-    hidden |= kTwo ? low_.hold(upper) | high_.hold(upper) : low_.hold(upper);
+    hidden |= low_.raised.contain(upper) | kUpperSideTables.contain(upper);
+    if (kTwo) hidden |= high_.raised.contain(upper);
     return arch::bits_of_parts((odd & near) | hidden | PartBand<32>(low_digits_).contain(upper) |
                                kUpperIntegers.contain(upper) | kUpperDoubles.contain(upper) |
                                kUpperBoxes.contain(upper));

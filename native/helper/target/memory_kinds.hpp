@@ -67,12 +67,18 @@ inline bool is_shared_anonymous(const MapEntry& entry) {
   return is_shared(entry) && starts_with(entry.path, "/dev/zero");
 }
 
-// Returns whether the program may have written to it before it made it unwritable or unreadable.
+// Just-in-time compilers may map such a file twice, and write only where it is not executable.
+inline bool is_shared_memfd(const MapEntry& entry) {
+  return is_shared(entry) && starts_with(entry.path, "/memfd:");
+}
+
+// Returns whether the program may have written to it before it made it unwritable or unreadable, or
+// elsewhere.
 inline bool may_be_protected(const MapEntry& entry) {
   constexpr std::uint32_t kReadWrite = wire::kRead | wire::kWrite;
   if ((entry.perms & kReadWrite) == kReadWrite || is_kernel_owned(entry) || is_device(entry))
     return false;
-  if (is_shared(entry)) return is_shared_anonymous(entry);
+  if (is_shared(entry)) return is_shared_anonymous(entry) || is_shared_memfd(entry);
   // Readable anonymous memory is searched anyway.
   return (entry.perms & wire::kRead) == 0 || is_file(entry);
 }

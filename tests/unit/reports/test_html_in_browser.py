@@ -143,7 +143,7 @@ def test_a_doubt_is_told_in_words(page: Page, tmp_path: Path) -> None:
     page.click("#search")
     page.type("possible")
     page.click("tr.group .toggle")
-    assert "if its unused bits are left out" in page.run(
+    assert "if its other bits are left out" in page.run(
         "document.querySelector('.detail').innerText"
     )
 

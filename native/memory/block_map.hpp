@@ -15,20 +15,17 @@
 //
 // Words of starts and words of marks alternate, so that one cache line answers a lookup. The
 // bitmaps span all anonymous memory of the process but are backed only where there are heaps: 1/64
-// of their size, or 3/128 in the fine form.
+// of their size, or 5/128 in the fine form. Where blank granules are noted, they take 1/128 more,
+// or 1/64 (blanks.hpp).
 #pragma once
 
+#include "memory/blanks.hpp"
+#include "memory/clusters.hpp"
 #include "memory/grey.hpp"
 #include "memory/leftover.hpp"
 #include "memory/regions.hpp"
 
 namespace reachscan::heaps {
-
-// The result of BlockMap::hulls().
-struct Hulls {
-  Range low;
-  Range high;
-};
 
 class BlockMap {
  public:
@@ -36,12 +33,8 @@ class BlockMap {
   BlockMap(const Space& space, MapMemory map, bool in_modules = false) : regions(map) {
     for (const abi::Mapping& m : space)
       if (Space::is_anonymous(m) || (in_modules && Space::is_module_data(m)))
-        extend(m.start, m.end);
-    for (std::size_t i = 0; i < cluster_count_; ++i) {
-      clusters_[i].first_bucket = buckets_;
-      buckets_ += clusters_[i].length / kBucket + 1;
-      clusters_[i].allocate(map);
-    }
+        clusters_.extend(m.start, m.end);
+    clusters_.allocate(map);
   }
 
   void add_live(uint64_t address) { set(pair_at(address), address, true, false); }
@@ -52,6 +45,14 @@ class BlockMap {
     uint64_t* pair = pair_at(base);
     pair[0] = (pair[0] & ~boundaries) | starts;
     pair[1] = (pair[1] & ~starts) | boundaries;
+  }
+
+  // Called before note_blanks() if wide words are available.
+  void find_blanks() { finds_blanks_ = true; }
+
+  // Notes which granules are blank in the kSpan bytes from `base` on, all of them readable.
+  void note_blanks(uint64_t base) {
+    if (finds_blanks_) *cluster_of(base)->blanks_at(base) = blank_granules(base, hull());
   }
 
   // Forgets all blocks and boundaries in [from, to).
@@ -97,31 +98,10 @@ class BlockMap {
   // Returns whether a word can be a pointer into a heap at all: a cheap test that most words fail.
   bool may_point(uint64_t value) const { return cluster_of(value) != nullptr; }
 
-  // Contains every value that may_point() accepts: two comparisons reject most words.
-  Range hull() const { return cluster_count_ == 0 ? Range{0, 0} : hull_of(0, cluster_count_); }
-
-  // The same as two ranges, split at the widest gap, for scans in which many words fall inside the
-  // hull. If there is no gap, both are the hull.
-  Hulls hulls() const {
-    std::size_t split = 0;
-    uint64_t widest = 0;
-    for (std::size_t i = 1; i < cluster_count_; ++i) {
-      uint64_t gap = clusters_[i].start - (clusters_[i - 1].start + clusters_[i - 1].length);
-      if (gap <= widest) continue;
-      widest = gap;
-      split = i;
-    }
-    if (split == 0) return {hull(), hull()};
-    return {hull_of(0, split), hull_of(split, cluster_count_)};
-  }
-
-  // Returns the bitmaps that cover `address`, or null if no heap can contain it. This is a search:
-  // look the cluster up once and pass it on.
-  const Cluster* cluster_of(uint64_t address) const {
-    for (std::size_t i = 0; i < cluster_count_; ++i)
-      if (clusters_[i].covers(address)) return &clusters_[i];
-    return nullptr;
-  }
+  // See clusters.hpp.
+  Range hull() const { return clusters_.hull(); }
+  Hulls hulls() const { return clusters_.hulls(); }
+  const Cluster* cluster_of(uint64_t address) const { return clusters_.of(address); }
 
   // Returns the pair of words for `address`. The end of a cluster's last region has no cluster of
   // its own and uses the spare pair.
@@ -132,7 +112,7 @@ class BlockMap {
   }
 
   // The number of buckets in all clusters, and of those that contain regions (after finish()).
-  uint64_t buckets() const { return buckets_; }
+  uint64_t buckets() const { return clusters_.buckets(); }
   uint64_t inhabited_buckets() const { return inhabited_buckets_; }
 
   // Returns the live block that `value` points into, at any offset, or 0. One past the end is
@@ -181,13 +161,23 @@ class BlockMap {
   }
 
   // Calls visit(block) for each grey block noted in the kSpan bytes from `base` on and clears the
-  // notes.
-  template <typename Visit>
-  [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, Visit visit) {
-    take_greys(
-        cluster, base, [&](const uint64_t* pair, uint64_t start) __attribute__((always_inline)) {
-          visit(Range{start, end_in(cluster, pair, start)});
-        });
+  // notes. Unless `whole`, calls visit_granule(granule) instead for the granules of small blocks
+  // that are not blank, where that is known.
+  template <typename Visit, typename VisitGranule>
+  [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, bool whole,
+                                        Visit visit, VisitGranule visit_granule) {
+    Greys greys = take_greys(cluster, base);
+    if (kWord == 8 && !whole && *cluster.blanks_at(base) != 0)
+      take_small(cluster, base, greys, visit_granule);
+    const uint64_t* pair = cluster.pair(base);
+    if (greys.one_before) {
+      uint64_t start = base - kGranule;
+      visit(Range{start, end_in(cluster, pair - 2, start)});
+    }
+    for (uint64_t left = greys.blocks; left != 0; left &= left - 1) {
+      uint64_t start = base + static_cast<unsigned>(__builtin_ctzll(left)) * kGranule;
+      visit(Range{start, end_in(cluster, pair, start)});
+    }
   }
 
   // Returns the live block of a region that contains `address`, or 0. Works before finish(), but
@@ -262,14 +252,6 @@ class BlockMap {
   Regions regions;
 
  private:
-  static constexpr uint64_t kGap = 1ull << 38;
-  static constexpr std::size_t kMaxClusters = 8;
-
-  Range hull_of(std::size_t first, std::size_t end) const {
-    const Cluster& last = clusters_[end - 1];
-    return {clusters_[first].start, last.start + last.length};
-  }
-
   uint64_t block_around(const Cluster& cluster, uint64_t value) const {
     if (!cluster.is_inhabited(value)) return 0;
     uint64_t granule = value & ~(kGranule - 1);
@@ -300,21 +282,6 @@ class BlockMap {
 
   static bool is_start(const Cluster& cluster, uint64_t granule) {
     return (cluster.pair(granule)[0] >> bit_of(granule) & 1) != 0;
-  }
-
-  // Mappings are sorted, so only the last cluster can grow.
-  void extend(uint64_t start, uint64_t end) {
-    start &= ~(kBucket - 1);
-    end = align_up(end, kBucket);
-    if (cluster_count_ > 0) {
-      Cluster& last = clusters_[cluster_count_ - 1];
-      bool near = start - (last.start + last.length) < kGap || start < last.start + last.length;
-      if (near || cluster_count_ == kMaxClusters) {
-        last.length = end - last.start;
-        return;
-      }
-    }
-    clusters_[cluster_count_++] = {start, end - start, 0, nullptr, nullptr, nullptr};
   }
 
   static void set(uint64_t* pair, uint64_t address, bool start, bool mark) {
@@ -382,10 +349,9 @@ class BlockMap {
     }
   }
 
-  Cluster clusters_[kMaxClusters] = {};
-  std::size_t cluster_count_ = 0;
+  Clusters clusters_;
   bool has_exact_ends_ = false;
-  uint64_t buckets_ = 0;
+  bool finds_blanks_ = false;
   uint64_t inhabited_buckets_ = 0;
 };
 

@@ -35,6 +35,7 @@ struct Cluster {
   uint64_t length;
   uint64_t first_bucket;  // number of buckets in the preceding clusters
   uint64_t* words;        // pairs of starts and marks
+  uint64_t* blanks;       // for each span, a bit for each granule known to be blank (blanks.hpp)
   uint64_t* carries;      // for each bucket, the last start or boundary before it, 0 if none
   uint8_t* inhabited;     // for each bucket, whether it contains a region
 
@@ -44,6 +45,7 @@ struct Cluster {
     uint64_t pairs = pair_count() + kPairsInLine;
     uint64_t greys = kFine ? pair_count() / 2 + 1 : 0;
     words = static_cast<uint64_t*>(map((pairs * 2 + greys) * sizeof(uint64_t))) + 2 * kPairsInLine;
+    blanks = static_cast<uint64_t*>(map((pair_count() + 1) * sizeof(uint64_t)));
     carries = static_cast<uint64_t*>(map((length / kBucket + 1) * sizeof(uint64_t)));
     inhabited = static_cast<uint8_t*>(map(length / kBucket + 1));
   }
@@ -57,6 +59,8 @@ struct Cluster {
   uint64_t* greys_at(uint64_t address) const {
     return words + 2 * pair_count() + (address - start) / (2 * kSpan);
   }
+
+  uint64_t* blanks_at(uint64_t address) const { return blanks + (address - start) / kSpan; }
 
   uint64_t bucket_of(uint64_t address) const { return first_bucket + (address - start) / kBucket; }
 

@@ -7,7 +7,7 @@
 // harmless.
 #pragma once
 
-#include "memory/cluster.hpp"
+#include "memory/granules.hpp"
 
 namespace reachscan::heaps {
 
@@ -56,34 +56,50 @@ inline void note_grey(const Cluster& cluster, uint64_t start) {
   return true;
 }
 
-// Calls visit(pair, start) for each block noted as grey in the kSpan bytes from `base` on and
-// clears the notes; `pair` covers the start.
-template <typename Visit>
-[[gnu::always_inline]] inline void take_greys(const Cluster& cluster, uint64_t base, Visit visit) {
+// The grey blocks that were noted in one span.
+struct Greys {
+  uint64_t blocks;  // that start there: a bit for each granule
+  bool one_before;  // whether one starts in the granule before the span
+};
+
+// Clears the notes in the kSpan bytes from `base` on and returns them.
+[[gnu::always_inline]] inline Greys take_greys(const Cluster& cluster, uint64_t base) {
   uint64_t* pair = cluster.pair(base);
-  uint64_t noted;
   if constexpr (kFine) {
     unsigned first = bit_of(base / 2);
     uint64_t* greys = cluster.greys_at(base);
-    noted = relaxed(greys) & kAllOfSpan << first;
-    if (noted == 0) return;
+    uint64_t noted = relaxed(greys) & kAllOfSpan << first;
+    if (noted == 0) return {0, false};
     set_relaxed(greys, relaxed(greys) & ~noted);
-    noted = doubled(noted >> first);
-    noted &= pair[0] & relaxed(pair + 1);
+    return {doubled(noted >> first) & pair[0] & relaxed(pair + 1), false};
   } else {
     uint64_t after_starts = pair[0] << 1 | pair[-2] >> 63;
     uint64_t marks = relaxed(pair + 1);
-    noted = marks & ~pair[0] & after_starts;
-    if (noted == 0) return;
+    uint64_t noted = marks & ~pair[0] & after_starts;
+    if (noted == 0) return {0, false};
     set_relaxed(pair + 1, marks & ~noted);
-    if ((noted & 1) != 0) {
-      visit(pair - 2, base - kGranule);
-      noted ^= 1;
-    }
+    return {noted >> 1, (noted & 1) != 0};
   }
-  for (; noted != 0; noted &= noted - 1) {
-    uint64_t granule = static_cast<unsigned>(__builtin_ctzll(noted));
-    visit(pair, base + (kFine ? granule : granule - 1) * kGranule);
+}
+
+// Takes the small blocks out of `greys`, which were noted in the kSpan bytes from `base` on. Calls
+// visit(granule) for their granules that are not blank.
+template <typename Visit>
+[[gnu::always_inline]] inline void take_small(const Cluster& cluster, uint64_t base, Greys& greys,
+                                              Visit visit) {
+  const uint64_t *pair = cluster.pair(base), *blanks = cluster.blanks_at(base);
+  const Window here{base, edges_of(pair), blanks[0]};
+  uint64_t small = here.small(greys.blocks);
+  here.visit_granules(small, visit);
+  greys.blocks ^= small;
+  // Others may end in the next span.
+  constexpr unsigned kFront = 48, kRest = 64 - kFront;
+  if (const uint64_t last = greys.blocks >> kFront; last != 0) {
+    const Window on{base + kFront * kGranule, here.edges >> kFront | edges_of(pair + 2) << kRest,
+                    here.blank >> kFront | blanks[1] << kRest};
+    small = on.small(last);
+    on.visit_granules(small, visit);
+    greys.blocks ^= small << kFront;
   }
 }
 

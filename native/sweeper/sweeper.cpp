@@ -89,9 +89,10 @@ void mark_collectible(const Scan& scan) {
 
 void mark_all(const Scan& scan) {
   begin_phase(wire::kMark);
-  uint64_t bytes = scan.heap.totals().bytes;
-  mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, bytes,
-                 scan.roots.size() + bytes, nullptr);
+  const heaps::Totals heap = scan.heap.totals();
+  const Marker::Amount amount{scan.roots.size() + heap.bytes,
+                              heap.blocks == 0 ? 0 : heap.bytes / heap.blocks};
+  mark_reachable(scan.space, scan.roots, scan.blocks, scan.put_aside, heap.bytes, amount, nullptr);
   if (scan.python != nullptr) mark_collectible(scan);
   if (control()->only_suspects == 0) return;
   SharedWorklist worklist(scan.blocks, scan.put_aside);

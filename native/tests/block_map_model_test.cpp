@@ -47,6 +47,12 @@ class RandomHeap {
 
   const std::vector<abi::Mapping>& mappings() const { return mappings_; }
 
+  // None, half or all of 64.
+  uint64_t bits() {
+    uint64_t kind = random_.below(4), some = random_.below(~0ull);
+    return kind == 0 ? 0 : kind == 1 ? ~0ull : some;
+  }
+
   void fill(BlockMap& blocks, Model& model) {
     for (const abi::Mapping& m : mappings_) {
       uint64_t at = m.start;
@@ -180,10 +186,12 @@ void mark_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
   }
 }
 
-// Answers do not change while blocks are put off, and each of these is returned once. In the fine
-// form, a marked neighbour within the same two granules may be returned with it.
-void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
-  std::map<uint64_t, uint64_t> expected;  // end by start
+// Blocks that were made grey, by start.
+using Expected = std::map<uint64_t, uint64_t>;
+
+// Answers do not change while blocks are grey.
+Expected grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
+  Expected expected;
   for (int i = 0; i < 500; ++i) {
     uint64_t value = heap.value(model);
     const heaps::Cluster* cluster = blocks.cluster_of(value);
@@ -198,18 +206,73 @@ void grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
     expected[block] = model.live[block].end;
   }
   check_values(blocks, model, heap);
-  std::map<uint64_t, uint64_t> given;
+  return expected;
+}
+
+template <typename Look>
+void each_span(const RandomHeap& heap, Look look) {
   for (const abi::Mapping& m : heap.mappings())
     for (uint64_t base = m.start & ~(heaps::kSpan - 1); base < m.end; base += heaps::kSpan)
-      blocks.take_grey(*blocks.cluster_of(m.start), base, [&](heaps::Range block) {
-        CHECK(given.emplace(block.start, block.end).second);
-      });
+      look(base);
+}
+
+// In the fine form, a marked neighbour within the same two granules may be returned with a block.
+void check_given(const Model& model, const Expected& given, Expected expected) {
   for (const auto& [start, end] : given) {
-    CHECK_EQ(end, model.live[start].end);
+    CHECK_EQ(end, model.live.at(start).end);
     if (expected.erase(start) == 0)
-      CHECK(heaps::kFine && model.live[start].marked && given.count(start ^ kGranule) != 0);
+      CHECK(heaps::kFine && model.live.at(start).marked && given.count(start ^ kGranule) != 0);
   }
   CHECK(expected.empty());
+}
+
+// Each grey block is returned once.
+void take_greys(BlockMap& blocks, const Model& model, const RandomHeap& heap,
+                const Expected& expected) {
+  Expected given;
+  each_span(heap, [&](uint64_t base) {
+    blocks.take_grey(
+        *blocks.cluster_of(base), base, true,
+        [&](heaps::Range block) { CHECK(given.emplace(block.start, block.end).second); },
+        [](heaps::Granule) { CHECK(false); });
+  });
+  check_given(model, given, expected);
+}
+
+// Each is returned once, or all its granules that are not blank.
+void take_granules(BlockMap& blocks, const Model& model, RandomHeap& heap,
+                   const Expected& expected) {
+  auto is_blank = [&](uint64_t granule) {
+    return (*blocks.cluster_of(granule)->blanks_at(granule) >> heaps::bit_of(granule) & 1) != 0;
+  };
+  each_span(heap, [&](uint64_t base) { *blocks.cluster_of(base)->blanks_at(base) = heap.bits(); });
+  Expected given;
+  std::map<uint64_t, uint64_t> granules;
+  each_span(heap, [&](uint64_t base) {
+    blocks.take_grey(
+        *blocks.cluster_of(base), base, false,
+        [&](heaps::Range block) { CHECK(given.emplace(block.start, block.end).second); },
+        [&](heaps::Granule granule) {
+          CHECK(granules.emplace(granule & ~(kGranule - 1), granule % kGranule).second);
+        });
+  });
+  std::size_t visited = 0;
+  for (const auto& [start, block] : model.live) {
+    if (given.count(start) != 0 || !block.marked) continue;
+    std::size_t before = visited, all = 0;
+    for (uint64_t at = start; at < block.end; at += kGranule) {
+      auto granule = granules.find(at);
+      bool in_head = at - start < heaps::kHeadBytes, is_last = at + heaps::kWord >= block.end;
+      uint64_t how = (in_head ? 0 : heaps::kElsewhere) + (is_last && !heaps::kFine ? 8 : 0);
+      if (granule != granules.end()) CHECK_EQ(granule->second, how);
+      visited += granule != granules.end();
+      all += !is_blank(at);
+    }
+    if (expected.count(start) != 0) CHECK_EQ(visited - before, all);
+    if (expected.count(start) != 0 || visited != before) given[start] = block.end;
+  }
+  CHECK_EQ(visited, granules.size());
+  check_given(model, given, expected);
 }
 
 CASE(random_heaps_answer_as_the_model_does) {
@@ -224,7 +287,9 @@ CASE(random_heaps_answer_as_the_model_does) {
     check_lists(blocks, model);
     check_values(blocks, model, heap);
     mark_some(blocks, model, heap);
-    grey_some(blocks, model, heap);
+    Expected grey = grey_some(blocks, model, heap);
+    if (seed % 2 == 0) take_greys(blocks, model, heap, grey);
+    if (seed % 2 != 0) take_granules(blocks, model, heap, grey);
     check_values(blocks, model, heap);
     check_lists(blocks, model);
   }

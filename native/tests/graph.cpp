@@ -47,6 +47,13 @@ Graph::Graph(const std::vector<std::size_t>& words, Layout layout)
 
 void Graph::root(std::size_t to, uint64_t offset) { roots_.push_back(starts_[to] + offset); }
 
+void Graph::note_blanks() {
+  if (!arch::has_lanes()) return;
+  blocks.find_blanks();
+  const abi::Mapping& heap = memory.mappings().front();
+  for (uint64_t base = heap.start; base < heap.end; base += heaps::kSpan) blocks.note_blanks(base);
+}
+
 void Graph::mark(uint64_t least_many) {
   sweeper::Marker marking = marker(least_many);
   marking.mark_range(first_root(), end_of_roots());

@@ -42,6 +42,8 @@ class Graph {
   // Adds pointers from anywhere to anywhere, some of them interior or just missing, and a few
   // roots.
   void connect_randomly(std::mt19937_64& random);
+  // Notes all blank granules, as after a walk. Pointers that are added later may be missed.
+  void note_blanks();
   // Marks from the roots.
   void mark(uint64_t least_many = sweeper::SharedWorklist::kMinMany);
 

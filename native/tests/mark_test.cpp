@@ -319,6 +319,8 @@ CASE(a_heap_full_of_pointers) {
   graph.check_marks();
 }
 
+constexpr std::size_t kMany = 7000;  // so many pointers found at once are sorted by address
+
 CASE(random_graphs_are_marked_as_the_model_says) {
   for (unsigned seed = 1; seed <= 1000; ++seed) {
     context = "seed " + std::to_string(seed);
@@ -327,10 +329,18 @@ CASE(random_graphs_are_marked_as_the_model_says) {
     host.control.wide_words = seed % 2 != 0 && arch::has_lanes();
     std::vector<std::size_t> words(1 + random() % 100);
     for (std::size_t& count : words) count = 1 + random() % (random() % 10 == 0 ? 2000 : 12);
+    // Half of them one by one, half by address.
+    const bool by_address = seed / 2 % 2 != 0;
+    if (by_address) words[0] = kMany;
     Graph graph(words);
     graph.connect_randomly(random);
-    // Half of them one by one, half by address.
-    graph.mark(seed / 2 % 2 == 0 ? sweeper::SharedWorklist::kMinMany : 1);
+    if (by_address) {
+      for (std::size_t w = 0; w < kMany; ++w)
+        graph.point(0, w, random() % 2 * random() % graph.size());
+      graph.root(0);
+    }
+    if (seed % 3 != 0) graph.note_blanks();
+    graph.mark(by_address ? 1 : sweeper::SharedWorklist::kMinMany);
     graph.check_marks();
     graph.check_extents();
   }
@@ -346,6 +356,7 @@ CASE(blocks_around_the_edges_of_buckets_are_grey_and_found_again) {
     for (std::size_t block = 0; block + 1 < graph.size(); ++block)
       for (std::size_t w = 0; w < 3; ++w) graph.point(block, w, (block * 7 + w * 2999 + 1) % 6000);
     graph.root(1, 8);
+    if (first % 2 != 0) graph.note_blanks();
     graph.mark(1);
     graph.check_marks();
     graph.check_extents();

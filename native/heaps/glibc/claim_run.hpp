@@ -131,6 +131,7 @@ class RunClaim {
       if (is_dense(span)) fetch_lines(ahead, ahead + kSpan);
       span = walk_span(leg);
       add(span);
+      if (is_dense(span)) blocks_.note_blanks(span.base);
     }
   }
 

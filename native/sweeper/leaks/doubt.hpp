@@ -331,7 +331,7 @@ inline void unmark_what_unused_words_hold(const heaps::Space& space, Roots& root
   const List<uint64_t> in_doubt = lookalikes.in_doubt();
   const IgnoredWords unused = lookalikes.unused_words();
   blocks.each_marked([&](uint64_t block) { blocks.clear_mark(block); });
-  mark_reachable(space, roots, blocks, put_aside, blocks.regions.bytes(), 0, &unused);
+  mark_reachable(space, roots, blocks, put_aside, blocks.regions.bytes(), {}, &unused);
   for (uint64_t block : in_doubt) blocks.clear_mark(block);
 }
 

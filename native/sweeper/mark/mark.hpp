@@ -71,8 +71,14 @@ class Marker {
   // Puts these words aside instead of following them.
   void ignore(const IgnoredWords& words) { ignored_ = &words; }
 
-  // Sets the approximate amount to scan; this marker then reports progress.
-  void expect(uint64_t bytes) { expected_ = bytes; }
+  // What is to be scanned. Every block counts as much as the average one.
+  struct Amount {
+    uint64_t bytes;  // 0: not to be reported
+    uint64_t bytes_of_block;
+  };
+
+  // Sets what all members will scan together; this marker then reports progress.
+  void expect(const Amount& amount) { expected_ = amount; }
 
  private:
   static constexpr uint64_t kSlice = PointerFilter::kMaxScanBytes;
@@ -89,12 +95,18 @@ class Marker {
     const heaps::Cluster* cluster;
   };
 
+  struct Granules {
+    static constexpr unsigned kEnough = 256, kMostInSpan = 128;
+
+    void add(heaps::Granule granule) { granules[count++] = granule; }
+
+    unsigned count;
+    heaps::Granule granules[kEnough + kMostInSpan];
+  };
+
   // Scanning.
 
   void scan_claimed() {
-    uint64_t bytes = 0;
-    for (unsigned i = 0; i < claimed_count_; ++i) bytes += claimed_[i].end - claimed_[i].start;
-    count(bytes);
     make_room();
     auto scan = [this](heaps::Range block) { scan_block(block); };
     if (ignored_ == nullptr) {
@@ -103,6 +115,16 @@ class Marker {
       for (unsigned i = 0; i < claimed_count_; ++i) scan(claimed_[i]);
     }
     claimed_count_ = 0;
+  }
+
+  // Scans the granules that were fetched the last time, while others are on their way.
+  void scan_granules() {
+    make_room();
+    found_.scan_granules(arrived_->granules, arrived_->count);
+    arrived_->count = 0;
+    Granules* scanned = arrived_;
+    arrived_ = coming_;
+    coming_ = scanned;
   }
 
   void scan_block(heaps::Range block) {
@@ -157,8 +179,8 @@ class Marker {
     if (scanned_ < kReport) return;
     uint64_t together = worklist_.count(scanned_);
     scanned_ = 0;
-    if (expected_ == 0) return;
-    begin_phase(wire::kMark, together < expected_ ? together : expected_, expected_);
+    const uint64_t all = expected_.bytes;
+    if (all != 0) begin_phase(wire::kMark, together < all ? together : all, all);
   }
 
   // Fetches the first lines of a block, which is all of a small block of at most three lines. A
@@ -201,6 +223,7 @@ class Marker {
       claimed_[claimed_count_++] = block;
     }
     candidate_count_ = 0;
+    count(claimed_count_ * expected_.bytes_of_block);
   }
 
   // By address.
@@ -219,12 +242,20 @@ class Marker {
   void claim_grey() {
     if (bucket_.start == bucket_.end) return;
     const auto access = access_.to(bucket_cluster_->bucket_of(bucket_.start));
-    for (; bucket_.start < bucket_.end && claimed_count_ < kMaxClaimed;
+    const bool whole = ignored_ != nullptr;  // what is ignored depends on the whole block
+    for (; bucket_.start < bucket_.end && claimed_count_ < kMaxClaimed &&
+           coming_->count < Granules::kEnough;
          bucket_.start += heaps::kSpan)
-      blocks_.take_grey(*bucket_cluster_, bucket_.start, [this](heaps::Range block) {
-        claimed_[claimed_count_++] = block;
-        fetch_block(block);
-      });
+      blocks_.take_grey(
+          *bucket_cluster_, bucket_.start, whole,
+          [this](heaps::Range block) {
+            claimed_[claimed_count_++] = block;
+            fetch_block(block);
+          },
+          [this](heaps::Granule granule) {
+            coming_->add(granule);
+            heaps::fetch_to_l2(granule);
+          });
   }
 
   bool enter_bucket() {
@@ -232,6 +263,7 @@ class Marker {
     mark_buckets_.take_few(kBatch, [this](const heaps::Cluster& cluster, uint64_t value) {
       add_candidate(cluster, value);
     });
+    count(mark_buckets_.take_marked() * expected_.bytes_of_block);
     by_address_ = mark_buckets_.values() * worklist_.members() >= worklist_.many() / 2;
     if (candidate_count_ != 0) return true;
     uint64_t start = access_.alone() ? mark_buckets_.next() : next_shared_bucket();
@@ -268,19 +300,22 @@ class Marker {
       access_.set_alone(worklist_.alone());
       if (!access_.alone() && worklist_.hungry()) share();
       advance();
-    } while (claimed_count_ + candidate_count_ != 0 || !found_.empty() || find_work());
+    } while (claimed_count_ + arrived_->count + candidate_count_ != 0 || !found_.empty() ||
+             find_work());
   }
 
   void advance() {
     scan_claimed();
     claim_candidates();
-    if (by_address_) {
-      claim_grey();
-      sort_found(found_.size());
-    } else {
+    if (!by_address_) {
       fetch_candidates();
-      if (candidate_count_ == 0) claim_grey();
+    } else if (bucket_.start == bucket_.end && range_.start == range_.end) {
+      // Early: so the granules of the last bucket arrive while others are looked for.
+      if (mark_buckets_.has_next()) enter_bucket();
     }
+    if (by_address_ || candidate_count_ == 0) claim_grey();
+    scan_granules();
+    if (by_address_) sort_found(found_.size());
   }
 
   bool find_work() {
@@ -308,11 +343,13 @@ class Marker {
   heaps::Range bucket_{0, 0};
   const heaps::Cluster* bucket_cluster_ = nullptr;
   uint64_t scanned_ = 0;
-  uint64_t expected_ = 0;
+  Amount expected_ = {};
   const IgnoredWords* ignored_ = nullptr;
   unsigned candidate_count_ = 0, claimed_count_ = 0;
   Candidate candidates_[kBatch];
   heaps::Range claimed_[kMaxClaimed + kMaxBlocksInSpan];
+  Granules granules_[2] = {};
+  Granules *coming_ = &granules_[0], *arrived_ = &granules_[1];
 };
 
 }  // namespace reachscan::sweeper

@@ -6,6 +6,8 @@
 // bucket's turn. The blocks that they point to are then marked grey: their scan is deferred.
 #pragma once
 
+#include <utility>
+
 #include "memory/cluster_cache.hpp"
 #include "sweeper/mark/bucket_line.hpp"
 #include "sweeper/mark/shared_worklist.hpp"
@@ -30,6 +32,11 @@ class MarkBuckets {
       add(cluster, boxes_[cluster.bucket_of(value)], value);
     });
   }
+
+  // Returns how many blocks have been marked since the last call.
+  uint64_t take_marked() { return std::exchange(marked_, 0); }
+
+  bool has_next() const { return line_.size() != 0; }
 
   // Takes the next buckets as long as each has only a few values, at most `most` in all, and calls
   // visit(cluster, value) for these.
@@ -63,6 +70,7 @@ class MarkBuckets {
 
  private:
   static constexpr std::ptrdiff_t kGroup = 64;
+  static constexpr uint64_t kSpansInLine = heaps::kLine / sizeof(uint64_t);
 
   // So few values are looked up one by one more quickly than what a turn starts with is fetched.
   static constexpr unsigned kFew = 16;
@@ -128,11 +136,15 @@ class MarkBuckets {
     const heaps::Cluster& cluster = *near_.of(bucket);
     if (has_few(boxes_[cluster.bucket_of(bucket)])) return;
     fetch_bitmaps(cluster, bucket);
-    for (uint64_t page = bucket; page < bucket + kBucket; page += heaps::kPage) heaps::fetch(page);
+    // Lines at the same offset of several pages would compete for a place in the cache.
+    for (uint64_t page = bucket; page < bucket + kBucket; page += heaps::kPage + heaps::kLine)
+      heaps::fetch_to_l2(page);
   }
 
   void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t bucket) {
     access_.fetch(cluster.bucket_of(bucket));
+    for (uint64_t base = bucket; base < bucket + kBucket; base += kSpansInLine * heaps::kSpan)
+      heaps::fetch(cluster.blanks_at(base));
     for (uint64_t base = bucket; base < bucket + kBucket;
          base += heaps::kPairsInLine * heaps::kSpan)
       heaps::fetch(cluster.pair(base));
@@ -166,7 +178,7 @@ class MarkBuckets {
   void look_up(const heaps::Cluster& cluster, Box& box, uint64_t bucket) {
     uint64_t across[Box::kMax];
     unsigned count = 0;
-    bool any_grey = false;
+    unsigned greys = 0;
     {
       const auto access = access_.to(cluster.bucket_of(bucket));
       for (unsigned i = 0; i < box.count; ++i) {
@@ -175,12 +187,13 @@ class MarkBuckets {
         if (is_across(start, bucket)) {
           across[count++] = start;
         } else {
-          any_grey |= heaps::make_grey(cluster, start);
+          greys += heaps::make_grey(cluster, start);
         }
       }
     }
     // The bucket may have had its turn after its box was set aside.
-    if (any_grey) enqueue_grey(cluster, bucket);
+    if (greys != 0) enqueue_grey(cluster, bucket);
+    marked_ += greys;
     for (unsigned i = 0; i < count; ++i) look_up_across(cluster, across[i]);
     empty(box);
   }
@@ -201,6 +214,7 @@ class MarkBuckets {
       heaps::note_grey(cluster, start);
     }
     enqueue_grey(cluster, noted);
+    ++marked_;
   }
 
   void enqueue_grey(const heaps::Cluster& cluster, uint64_t address) {
@@ -215,6 +229,7 @@ class MarkBuckets {
   Scratch<Box> boxes_;
   BucketQueue line_;
   uint64_t values_ = 0;
+  uint64_t marked_ = 0;
   Full aside_[kAside] = {};
   unsigned next_aside_ = 0;
 };

@@ -99,6 +99,24 @@ class PointerFilter {
     keep_until(to);
   }
 
+  // Scans so many granules; there must be room for all their words.
+  void scan_granules(const heaps::Granule* granules, unsigned count) {
+    const uint64_t low = hull_.start, length = hull_.end - hull_.start;
+    uint64_t* to = found_.get() + last_;
+    for (unsigned i = 0; i < count; ++i) {
+      const uint64_t at = granules[i] & ~(heaps::kGranule - 1);
+      const uint64_t how = granules[i] & heaps::kElsewhere;
+      const uint64_t first = heaps::word(at);
+      *to = first | how;
+      to += first - low < length;
+      if (heaps::kFine) continue;
+      const uint64_t second = heaps::word(at + heaps::kWord);
+      *to = second | how;
+      to += (second - low < length) & ((granules[i] & heaps::kIsLast) == 0);
+    }
+    keep_until(to);
+  }
+
   // The same for `count` blocks of at most kMaxSmallBlock bytes; larger ones go to `scan_large`.
   template <typename ScanLarge>
   void scan_blocks(const heaps::Range* blocks, unsigned count, ScanLarge scan_large) {

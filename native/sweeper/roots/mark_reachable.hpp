@@ -14,17 +14,18 @@ inline Marker* new_marker(const heaps::Space& space, heaps::BlockMap& blocks,
   return new (map_memory(sizeof(Marker))) Marker(space, blocks, worklist);
 }
 
-// Reports progress, unless `expected`, the number of bytes to scan, is 0. `ignored` may be null.
+// Reports progress, unless `expected` is empty. `ignored` may be null.
 inline void mark_reachable(const heaps::Space& space, Roots& roots, heaps::BlockMap& blocks,
-                           DeferredWords& put_aside, uint64_t heap_bytes, uint64_t expected,
-                           const IgnoredWords* ignored) {
+                           DeferredWords& put_aside, uint64_t heap_bytes,
+                           const Marker::Amount& expected, const IgnoredWords* ignored) {
   SharedWorklist worklist(blocks, put_aside);
   uint64_t threads = threads_for(heap_bytes);
   heaps::List<Marker*> markers(map_memory, threads);
   while (markers.size() < threads) markers.push(new_marker(space, blocks, worklist));
-  markers[0]->expect(expected);
-  if (ignored != nullptr)
-    for (Marker* marker : markers) marker->ignore(*ignored);
+  for (Marker* marker : markers) {
+    marker->expect({marker == markers[0] ? expected.bytes : 0, expected.bytes_of_block});
+    if (ignored != nullptr) marker->ignore(*ignored);
+  }
   ParallelRun(threads, [&](unsigned index) {
     Marker& marker = *markers[index];
     if (index == 0) {

@@ -133,5 +133,15 @@ CASE(long_lists_that_are_not_consistent) {
   });
 }
 
+// They are so short that both are followed to the end, at the same pace.
+CASE(lists_of_two_arenas_with_the_same_chunks) {
+  with_fastbins_of_each_release([](LongFastbins& fastbins) {
+    auto first = fastbins.lists[0].begin();
+    fastbins.scene.glibc.put_in_fastbin(kMainArena, {first, first + 100});
+    for (heaps::OnThreads on_threads : {alone, on_three_threads})
+      CHECK_EQ(walk(fastbins.scene, on_threads).verdict.status, Verdict::kInvalid);
+  });
+}
+
 }  // namespace
 }  // namespace reachscan::tests

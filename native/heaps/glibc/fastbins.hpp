@@ -105,11 +105,12 @@ class Following {
     }
   }
 
-  // Drops a live block. Returns false if another thread has just dropped it.
+  // Drops a live block. Returns false if another list or thread has just dropped it.
   bool take(uint64_t user) {
     if (!kShared) {
+      const bool is_live = blocks_.is_live(user);
       blocks_.drop_live(user);
-      return true;
+      return is_live;
     }
     uint64_t *pair = blocks_.pair_at(user), bit = 1ull << bit_of(user);
     if ((__atomic_fetch_and(pair, ~bit, __ATOMIC_RELAXED) & bit) == 0) return false;

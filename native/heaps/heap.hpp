@@ -85,7 +85,14 @@ class Budget {
 
 // Calls work(context) on all available threads, if this many bytes are worth it, and returns when
 // all are done.
-using OnThreads = void (*)(uint64_t bytes, void (*work)(void* context), void* context);
+struct OnThreads {
+  using Work = void (*)(void* context);
+
+  void operator()(uint64_t bytes, Work work, void* context) const { run(bytes, work, context); }
+
+  uint64_t (*count)(uint64_t bytes);  // of the threads, at most
+  void (*run)(uint64_t bytes, Work work, void* context);
+};
 
 constexpr char kIncompleteFreeBlocks[] = "incomplete-free-blocks";
 

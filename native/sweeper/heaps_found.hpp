@@ -147,7 +147,7 @@ class HeapsFound {
     blocks_ = new (map_memory(sizeof(heaps::BlockMap)))
         heaps::BlockMap(space_, map_memory, heap_->uses_modules());
     if (has_wide_words()) blocks_->find_blanks();
-    Verdict verdict = heap_->enumerate(*blocks_, on_threads);
+    Verdict verdict = heap_->enumerate(*blocks_, {threads_for, on_threads});
     if (verdict.fine()) return verdict;
     if (verdict.status != Verdict::kInvalid || control()->torn != 0 || heap_->failed_wanted())
       refuse_verdict(verdict);

@@ -153,7 +153,7 @@ class Fastbins {
     if (!open_.empty() && open_.size() < kAtOnce) {
       guess_parts(blocks, open_[0]->links);
       open(parts_);
-      follow_on_threads(found);
+      follow_open(found);
       for (Fastbin& list : lists_) join_parts(blocks, totals, list);
       for (const Fastbin& part : parts_) restore(blocks, totals, part);
     }
@@ -188,7 +188,10 @@ class Fastbins {
     open_.clear();
   }
 
-  void follow_on_threads(const Enumeration& found) {
+  void follow_open(const Enumeration& found) {
+    const uint64_t bytes = bytes_of(found.blocks);
+    if (found.on_threads.count(bytes) == 1)
+      return Following<false>(found.blocks, open_, ~0ull).run(found.totals);
     struct Work {
       Following<true> following;
       Totals& totals;
@@ -197,7 +200,7 @@ class Fastbins {
       auto& [following, totals] = *static_cast<Work*>(self);
       following.run(totals);
     };
-    found.on_threads(bytes_of(found.blocks), follow, &work);
+    found.on_threads(bytes, follow, &work);
   }
 
   static uint64_t bytes_of(const BlockMap& blocks) {

@@ -59,7 +59,7 @@ class ParallelRun {
   uint32_t last_index_ = 0;
 };
 
-// Implements heaps::OnThreads.
+// Implements heaps::OnThreads::run.
 inline void on_threads(uint64_t bytes, void (*work)(void* context), void* context) {
   ParallelRun(threads_for(bytes), [=](unsigned) { work(context); }).run();
 }

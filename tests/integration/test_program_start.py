@@ -11,15 +11,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from programs import program
+from programs import Process, program
 from provisions import provide_all
-from scans import FAILED, PATIENCE, run_cli, scan
-from starts import ON_SCREEN, STARTERS, begun, pointed_at, started, write_files
+from scans import FAILED, PATIENCE, PATIENTLY, run_cli, scan
+from starts import ON_SCREEN, STARTERS, begun, is_stopped, pointed_at, started, write_files
 from test_jemalloc import LIBRARY as JEMALLOC
 from victims import REPOSITORY, build, need, wait_until
 
@@ -44,15 +45,31 @@ def test_random_moments(command: str, tmp_path: Path, request: pytest.FixtureReq
         environment["DISPLAY"] = request.getfixturevalue("screen")
     for number in range(STARTS):
         with started(command, tmp_path, environment) as process:
-            done = run_cli(["scan", process.pid, "--json", "--all", "--limit", 0, "--timeout", 2])
-            if done.status == FAILED:
-                assert f"reachscan: {LOADING}" in " ".join(done.talk.split()), done.talk
+            report = scan_when_loaded(process)
+            wrong = wrongly_leaked(process.pid, report) if is_stopped(process) else []
+            assert not wrong, f"start {number}: {wrong}"
+
+
+def scan_when_loaded(process: Process) -> dict[str, Any]:
+    """Scan a stopped program. If its loader is waited for, let it go on."""
+    options = ["--json", "--all", "--limit", "0", "--verbose", *PATIENTLY]
+    command = [sys.executable, "-m", "reachscan", "scan", str(process.pid), *options]
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        subprocess.Popen(
+            command, cwd=REPOSITORY, stdout=out, stderr=subprocess.PIPE, text=True
+        ) as scanner,
+    ):
+        assert scanner.stderr is not None
+        talk = ""
+        for line in scanner.stderr:
+            talk += line
+            if line == f"{LOADING}: waiting for its end\n":
                 process.send_signal(signal.SIGCONT)
-                scan(process.pid)
-            else:
-                assert done.status in (0, 1), done.talk
-                wrong = wrongly_leaked(process.pid, json.loads(done.out))
-                assert not wrong, f"start {number}: {wrong}"
+        assert scanner.wait(PATIENCE) in (0, 1), talk
+        out.seek(0)
+        report: dict[str, Any] = json.load(out)
+        return report
 
 
 def wrongly_leaked(pid: int, report: dict[str, Any]) -> list[str]:

@@ -121,11 +121,12 @@ def begun(command: Sequence[object], **options: Any) -> Iterator[Process]:
 
 
 def wait_stopped(process: Process) -> None:
-    def stopped() -> bool:
-        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}"
-        return set(thread_states(process.pid)) == {"T"}
+    wait_until(lambda: is_stopped(process), "it is stopped")
 
-    wait_until(stopped, "it is stopped")
+
+def is_stopped(process: Process) -> bool:
+    assert process.poll() is None, f"{process.args!r} ended with {process.returncode}"
+    return set(thread_states(process.pid)) == {"T"}
 
 
 def let_run(process: Process, seconds: float) -> None:

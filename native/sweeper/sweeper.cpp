@@ -141,7 +141,7 @@ void explain(const Scan& scan) {
   mark_all(scan);
   begin_phase(wire::kCollect);
   const Lookalikes& lookalikes =
-      doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside);
+      doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside).lookalikes;
   KindTable& kinds = new_kinds(scan);
   if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);
   scan.blocks.each_marked([&](uint64_t marked) { scan.blocks.clear_mark(marked); });
@@ -159,7 +159,7 @@ void find_references(const Scan& scan) {
   if (block == 0) return send_block(scan.blocks, control()->query, false);
   begin_phase(wire::kCollect);
   const Lookalikes& lookalikes =
-      doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside);
+      doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside).lookalikes;
   KindTable& kinds = new_kinds(scan);
   send_references(scan.space, scan.roots, scan.blocks, kinds, block);
   if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);

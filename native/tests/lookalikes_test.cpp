@@ -47,7 +47,7 @@ struct Web {
     sweeper::Marker marker = graph.marker();
     roots.mark(marker);
     CHECK(is_live(kHub) && !is_live(kHub - 1));
-    lookalikes = &sweeper::find_lookalikes(graph.memory.space(), roots, graph.blocks);
+    lookalikes = &sweeper::find_lookalikes(graph.memory.space(), roots, graph.blocks).lookalikes;
   }
   // Makes unaligned bytes of a record point to a block.
   void point_unaligned(std::size_t record, std::size_t block) {

@@ -34,8 +34,7 @@ class DoubtPass {
   // Marks, temporarily, the blocks that words other than pointers prove to be in use, and their
   // descendants. Returns these, sorted by address.
   List<uint64_t> mark_blocks_in_use(Roots& roots) {
-    search_roots(roots);
-    search_heap();
+    search(roots);
     settle(kInUse);
     std::size_t count = unmarked_ - count_unmarked(blocks_);
     if (count == 0) return {};
@@ -48,6 +47,10 @@ class DoubtPass {
   void unmark_all() {
     candidates_.each([this](uint64_t block) { blocks_.clear_mark(block); });
   }
+
+  // Returns whether it is about all blocks that are unmarked now, given that those that were
+  // unmarked when it began still are.
+  bool is_about_all_unmarked() const { return count_unmarked(blocks_) == unmarked_; }
 
   // Where the words are that lead to these blocks now does not matter.
   void suggest_lost_before(const List<uint64_t>& found) {
@@ -68,8 +71,7 @@ class DoubtPass {
     roots.each_scratch_word([this](uint64_t index, uint64_t value) {
       suggest_left_over(stale_word(0, value, static_cast<uint32_t>(index)));
     });
-    search_roots(roots);
-    search_heap();
+    search(roots);
     for (uint32_t rank = 0; rank < kRankCount; ++rank) settle(rank);
     SignalStacks stacks(space_, blocks_, unmarked_);
     stacks.each(threads_with_unknown_signal_stack(),
@@ -133,6 +135,14 @@ class DoubtPass {
     for (std::size_t t = 0; t < control()->thread_count && unknown > 0; ++t)
       if (blocks_.block_of(threads[t].sp) != 0) --unknown;
     return unknown;
+  }
+
+  // Searches everything reachable, unless that has been done.
+  void search(Roots& roots) {
+    if (has_searched_) return;
+    has_searched_ = true;
+    search_roots(roots);
+    search_heap();
   }
 
   void search_roots(Roots& roots) {
@@ -288,6 +298,7 @@ class DoubtPass {
   std::size_t unmarked_;
   Candidates candidates_;
   Meanings meanings_;
+  bool has_searched_ = false;
   const Lookalikes* lookalikes_ = nullptr;  // what they put in doubt are candidates, too
   List<uint32_t> open_;                     // taken, but not yet scanned
   List<uint64_t> doubtful_[kRankCount];     // marked blocks, by rank
@@ -299,27 +310,27 @@ inline Lookalikes& new_lookalikes(const heaps::Space& space, BlockMap& blocks,
   return *new (map_memory(sizeof(Lookalikes))) Lookalikes(space, blocks, in_use);
 }
 
+inline DoubtPass& new_doubt_pass(const heaps::Space& space, BlockMap& blocks) {
+  return *new (map_memory(sizeof(DoubtPass))) DoubtPass(space, blocks, count_unmarked(blocks));
+}
+
+// The result of find_lookalikes().
+struct Doubts {
+  Lookalikes& lookalikes;
+  DoubtPass* before;  // over the blocks that were unmarked before; may be null
+};
+
 // Finds lookalikes, given that everything reachable is marked, and unmarks those in doubt. A block
 // that turns out to be in use, although no pointer leads to it, is not a leak that others could
-// look like. Finding that out takes as long as everything else, so it is done only if something
-// would be in doubt.
-inline Lookalikes& find_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
-  Lookalikes& found = new_lookalikes(space, blocks, {});
+// look like.
+inline Doubts find_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks) {
+  if (!Lookalikes::are_sought() || count_unmarked(blocks) == 0)
+    return {new_lookalikes(space, blocks, {}), nullptr};
+  DoubtPass& before = new_doubt_pass(space, blocks);
+  Lookalikes& found = new_lookalikes(space, blocks, before.mark_blocks_in_use(roots));
   found.doubt(roots);
-  List<uint64_t> in_doubt = found.in_doubt();
-  if (in_doubt.empty()) return found;
-  for (uint64_t block : in_doubt) blocks.mark(block);
-  DoubtPass look(space, blocks, count_unmarked(blocks));
-  const List<uint64_t> in_use = look.mark_blocks_in_use(roots);
-  if (in_use.empty()) {
-    for (uint64_t block : in_doubt) blocks.clear_mark(block);
-    return found;
-  }
-  found.~Lookalikes();
-  Lookalikes& left = new_lookalikes(space, blocks, in_use);
-  left.doubt(roots);
-  look.unmark_all();
-  return left;
+  before.unmark_all();
+  return {found, &before};
 }
 
 // Unmarks what only unused words hold, with all that it leads to, however much that is: marks
@@ -335,10 +346,10 @@ inline void unmark_what_unused_words_hold(const heaps::Space& space, Roots& root
   for (uint64_t block : in_doubt) blocks.clear_mark(block);
 }
 
-inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks,
-                                    DeferredWords& put_aside) {
-  Lookalikes& found = find_lookalikes(space, roots, blocks);
-  unmark_what_unused_words_hold(space, roots, blocks, put_aside, found);
+inline Doubts doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap& blocks,
+                               DeferredWords& put_aside) {
+  const Doubts found = find_lookalikes(space, roots, blocks);
+  unmark_what_unused_words_hold(space, roots, blocks, put_aside, found.lookalikes);
   return found;
 }
 
@@ -346,11 +357,13 @@ inline Lookalikes& doubt_lookalikes(const heaps::Space& space, Roots& roots, Blo
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
                               DeferredWords& put_aside, LeakWriter& writer) {
   if (count_unmarked(blocks) == 0 && !knows_lost_blocks()) return;
-  const Lookalikes& lookalikes = doubt_lookalikes(space, roots, blocks, put_aside);
+  const Doubts doubts = doubt_lookalikes(space, roots, blocks, put_aside);
   const List<uint64_t> lost_before = unmark_lost_before(space, blocks);
-  DoubtPass second(space, blocks, count_unmarked(blocks));
+  // If nothing has been unmarked, the search before was the same.
+  const bool is_same = doubts.before != nullptr && doubts.before->is_about_all_unmarked();
+  DoubtPass& second = is_same ? *doubts.before : new_doubt_pass(space, blocks);
   second.suggest_lost_before(lost_before);
-  second.look(roots, put_aside, lookalikes);
+  second.look(roots, put_aside, doubts.lookalikes);
   second.collect(writer);
 }
 

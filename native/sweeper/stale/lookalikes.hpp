@@ -46,11 +46,13 @@ class Lookalikes {
         stale_words_(space, blocks),
         first_(space, blocks, stale_words_, in_use_, true) {}
 
-  // Unmarks every block in doubt. Everything reachable is marked. If only suspects count, no block
-  // in doubt is one. Pointers to Python objects point past the start of their blocks; their
-  // reference counts show which of them leak.
+  // If only suspects count, no block in doubt is one. Pointers to Python objects point past the
+  // start of their blocks; their reference counts show which of them leak.
+  static bool are_sought() { return control()->only_suspects == 0 && control()->python == 0; }
+
+  // Unmarks every block in doubt. Everything reachable is marked.
   void doubt(Roots& roots) {
-    if (control()->only_suspects != 0 || control()->python != 0) return;
+    if (!are_sought()) return;
     std::size_t leaked = count_unmarked(blocks_);
     if (leaked == 0) return;
     stale_words_.find(roots);

@@ -26,13 +26,26 @@ class Groups {
   }
 
  private:
+  static constexpr uint32_t kAhead = 4;  // groups: headers of slots are far apart
+
   void claim_area(uint64_t area) {
     found_.blocks.add_boundary(area);
     add_region({area, area + kPage, wire::kThreadHeap, arena_, 0, 0});
     for (uint32_t i = 0; i < kDescriptorsInArea && verdict_.fine(); ++i) {
-      Group group = read_group(area + kDescriptorsField + i * kDescriptorBytes);
+      if (i + kAhead < kDescriptorsInArea) fetch_slots(descriptor(area, i + kAhead));
+      Group group = read_group(descriptor(area, i));
       if (group.start != 0) claim(group);
     }
+  }
+
+  static uint64_t descriptor(uint64_t area, uint32_t index) {
+    return area + kDescriptorsField + index * kDescriptorBytes;
+  }
+
+  // Fetches the headers of its slots.
+  static void fetch_slots(uint64_t descriptor) {
+    const Group group = read_group(descriptor);
+    for (uint64_t i = 0; i < group.slots; ++i) fetch_to_l2(group.slot(i) - kWord);
   }
 
   void claim(const Group& group) {

@@ -70,10 +70,15 @@ class BlockMap {
   // Drops a block that turned out to be in a free list or to belong to the allocator itself.
   void drop_live(uint64_t address) { add_boundary(address); }
 
+  // Returns the pair of words for an address, or null if no block can start there.
+  uint64_t* pair_for_start(uint64_t address) const {
+    const Cluster* cluster = address % kGranule == 0 ? cluster_of(address) : nullptr;
+    return cluster == nullptr ? nullptr : cluster->pair(address);
+  }
+
   bool is_live(uint64_t address) const {
-    if (address % kGranule != 0) return false;
-    const Cluster* cluster = cluster_of(address);
-    return cluster != nullptr && (relaxed(cluster->pair(address)) >> bit_of(address) & 1) != 0;
+    const uint64_t* pair = pair_for_start(address);
+    return pair != nullptr && (relaxed(pair) >> bit_of(address) & 1) != 0;
   }
 
   // Prefetches what is_live() will read.

@@ -18,7 +18,8 @@ struct Fastbin {
   Links links;
   uint64_t guess = 0;  // the chunk where the part starts; 0: this is a list from its head
   uint64_t dropped = 0;
-  bool fits_size = true;  // false: the next chunk has another size
+  bool fits_size = true;     // false: the next chunk has another size
+  uint64_t* pair = nullptr;  // of the map, for the next chunk; only while this is followed
 
   uint64_t user() const { return chunk + kHeader; }
   bool fits(const BlockMap& blocks) const {
@@ -75,6 +76,7 @@ class Following {
       while (i == turn.count) {
         std::size_t next = __atomic_fetch_add(&taken_, 1, __ATOMIC_RELAXED);
         if (next >= bins_.size()) return turn.count != 0;
+        bins_[next]->pair = blocks_.pair_for_start(bins_[next]->user());
         if (can_continue(*bins_[next])) turn.bins[turn.count++] = bins_[next];
       }
     }
@@ -82,8 +84,9 @@ class Following {
   }
 
   bool can_continue(const Fastbin& bin) const {
-    return bin.fits_size && bin.chunk != 0 && bin.dropped < most_ && blocks_.is_live(bin.user()) &&
-           !blocks_.is_marked(bin.user());
+    const uint64_t bit = 1ull << bit_of(bin.user());
+    return bin.fits_size && bin.chunk != 0 && bin.dropped < most_ && bin.pair != nullptr &&
+           (relaxed(bin.pair) & ~relaxed(bin.pair + 1) & bit) != 0;
   }
 
   void advance(Turn& turn) {
@@ -97,25 +100,27 @@ class Following {
     for (std::size_t i = 0; i < turn.count; ++i) {
       Fastbin& bin = *turn.bins[i];
       bin.fits_size = sizes[i] == bin.chunk_size;
-      if (!bin.fits_size || !take(bin.user())) continue;
-      turn.totals.subtract(usable_bytes(bin.user()));
+      if (!bin.fits_size || !take(bin)) continue;
+      turn.totals.subtract(bin.chunk_size - kWord);
       bin.chunk = read_link(links[i], bin.user(), bin.links);
       ++bin.dropped;
-      blocks_.fetch_edges(bin.user());
+      bin.pair = blocks_.pair_for_start(bin.user());
+      fetch(bin.pair);
     }
   }
 
   // Drops a live block. Returns false if another list or thread has just dropped it.
-  bool take(uint64_t user) {
-    if (!kShared) {
-      const bool is_live = blocks_.is_live(user);
-      blocks_.drop_live(user);
-      return is_live;
+  static bool take(const Fastbin& bin) {
+    const uint64_t bit = 1ull << bit_of(bin.user());
+    if (kShared) {
+      if ((__atomic_fetch_and(bin.pair, ~bit, __ATOMIC_RELAXED) & bit) == 0) return false;
+      __atomic_fetch_or(bin.pair + 1, bit, __ATOMIC_RELAXED);
+      return true;
     }
-    uint64_t *pair = blocks_.pair_at(user), bit = 1ull << bit_of(user);
-    if ((__atomic_fetch_and(pair, ~bit, __ATOMIC_RELAXED) & bit) == 0) return false;
-    __atomic_fetch_or(pair + 1, bit, __ATOMIC_RELAXED);
-    return true;
+    const bool is_live = (bin.pair[0] & bit) != 0;
+    bin.pair[0] &= ~bit;
+    bin.pair[1] |= bit;
+    return is_live;
   }
 
   BlockMap& blocks_;

@@ -82,6 +82,21 @@ CASE(ahead_of_a_bump_allocator) {
   CHECK(parts.spare() == from_to(20, kWords));
 }
 
+// Words there may be fields of an object if they lead to starts of blocks.
+CASE(in_a_vector_without_items) {
+  for (uint64_t offset : {0, 8}) {
+    Parts parts;
+    parts.graph.point(kArray, 3, kArray, 8 * 5);
+    parts.graph.memory.put(parts.graph.start(kArray) + 8 * 4, 8ull << 32);  // none of 8
+    parts.lead(6, offset);
+    CHECK(parts.spare() == (offset == 0 ? from_to(0, 0) : from_to(5, 9)));
+    parts.lead(7);
+    CHECK(parts.spare().empty());
+    parts.dangle(8);
+    CHECK(parts.spare() == from_to(5, 9));
+  }
+}
+
 CASE(what_leads_to_starts_of_blocks_may_have_to_be_read) {
   Parts parts;
   parts.tell(3, {0, 20, kCapacity});

@@ -1,9 +1,10 @@
-// Words in objects of Python that hold nothing, and lists that have room for more items.
+// Words in objects of Python that hold nothing, and behind what lists and dictionaries contain.
 //
 //   str, bytes            characters, and what follows them
 //   str                   the kind of text: the rest of that word is never written
 //   other objects         what follows them
 //   list                  behind the last item (python_lists.hpp)
+//   keys of a dict        behind the entries (python_keys.hpp)
 //
 // All but large objects are in arenas of the interpreter's own allocator, which are roots.
 #pragma once
@@ -14,6 +15,7 @@
 #include "sweeper/python/objects.hpp"
 #include "sweeper/roots/roots.hpp"
 #include "sweeper/search/stretches.hpp"
+#include "sweeper/stale/python_keys.hpp"
 #include "sweeper/stale/python_lists.hpp"
 
 namespace reachscan::sweeper {
@@ -21,7 +23,11 @@ namespace reachscan::sweeper {
 class PythonWords {
  public:
   PythonWords(const heaps::Space& space, const heaps::BlockMap& blocks, Targets& targets)
-      : space_(space), blocks_(blocks), targets_(targets), objects_(space) {}
+      : space_(space),
+        blocks_(blocks),
+        targets_(targets),
+        keys_(space, blocks, targets),
+        objects_(space) {}
 
   // Searches marked blocks and the interpreter's arenas; of a large heap, samples.
   void find(const Roots& roots) {
@@ -31,16 +37,18 @@ class PythonWords {
     arenas_->each_block([this](Range block) { look_at(block); });
     visit_marked_samples(blocks_, [this](uint64_t block) {
       const Range range{block, blocks_.end_of(block)};
+      keys_.look_at(range);
       if (is_large(range)) look_at(range);
     });
     lists_->sort();
   }
 
-  // Returns whether the word is in an object, or behind the items of a list, and holds nothing.
-  // `owner` is 0 in an arena.
+  // Returns whether the word is in an object, or behind the items of a list or the entries of keys,
+  // and holds nothing. `owner` is 0 in an arena.
   bool contain(uint64_t owner, uint64_t slot) const {
     if (heaps::kWord != 8 || arenas_ == nullptr) return false;
-    if (owner != 0 && lists_->end_before(owner, slot)) return true;
+    if (owner != 0 && (lists_->end_before(owner, slot) || keys_.end_before(owner, slot)))
+      return true;
     Range block = owner != 0 ? Range{owner, blocks_.end_of(owner)} : arenas_->block_around(slot);
     if ((owner != 0 && !is_large(block)) || !PythonObjects::may_be_in(block)) return false;
     SpinLock::Guard guard(lock_);
@@ -72,6 +80,7 @@ class PythonWords {
   const heaps::BlockMap& blocks_;
   Targets& targets_;
   const PythonArenas* arenas_ = nullptr;  // null: there are none
+  const PythonKeys keys_;
   std::optional<PythonLists> lists_;
   PythonObjects objects_;
   mutable SpinLock lock_;

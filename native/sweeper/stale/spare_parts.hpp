@@ -216,8 +216,8 @@ class SpareParts {
     if (!is_map && table.columns() != 0) owner.stale_columns = stale_columns(owner, table);
   }
 
-  // Calls visit(room) for the room in each vector of an object that has no items, if pointers to
-  // free memory are there: what looks like room may be fields.
+  // Calls visit(room) for the room in each vector of an object that has no items, if the words
+  // there look stale: what looks like room may be fields.
   template <typename Visit>
   void each_stale_room(const Owner& owner, Visit visit) const {
     if (owner.end - owner.block > kMostObjectBytes) return;
@@ -228,7 +228,7 @@ class SpareParts {
       Aims aims{};
       each_word(space_, room.start, room.end,
                 [&](uint64_t, uint64_t value) { aims.count(blocks_, value); });
-      if (aims.dangling != 0) visit(room);
+      if (aims.look_stale()) visit(room);
     }
   }
 

@@ -21,7 +21,7 @@ struct Window {
   uint64_t edges;  // starts and boundaries
   uint64_t blank;
 
-  // Returns those of `blocks` that are at most kSmallBytes long and end in this window.
+  // Returns those of `blocks` that take at most 128 bytes and end in this window.
   uint64_t small(uint64_t blocks) const {
     uint64_t before = edges >> 1;
     before |= before >> 1;

@@ -310,7 +310,7 @@ class Marker {
     if (!by_address_) {
       fetch_candidates();
     } else if (bucket_.start == bucket_.end && range_.start == range_.end) {
-      // Early: so the granules of the last bucket arrive while others are looked for.
+      // Early, so that the granules of the last bucket arrive while others are looked for.
       if (mark_buckets_.has_next()) enter_bucket();
     }
     if (by_address_ || candidate_count_ == 0) claim_grey();

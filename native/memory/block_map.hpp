@@ -52,8 +52,13 @@ class BlockMap {
 
   // Notes which granules are blank in the kSpan bytes from `base` on, all of them readable.
   void note_blanks(uint64_t base) {
-    if (finds_blanks_) *cluster_of(base)->blanks_at(base) = blank_granules(base, hull());
+    if (!finds_blanks_) return;
+    *cluster_of(base)->blanks_at(base) = blank_granules(base, hull());
+    if (!has_blanks()) __atomic_store_n(&has_blanks_, true, __ATOMIC_RELAXED);
   }
+
+  // Returns whether any have been noted.
+  bool has_blanks() const { return __atomic_load_n(&has_blanks_, __ATOMIC_RELAXED); }
 
   // Forgets all blocks and boundaries in [from, to).
   void drop_edges(uint64_t from, uint64_t to) {
@@ -357,6 +362,7 @@ class BlockMap {
   Clusters clusters_;
   bool has_exact_ends_ = false;
   bool finds_blanks_ = false;
+  bool has_blanks_ = false;
   uint64_t inhabited_buckets_ = 0;
 };
 

@@ -242,7 +242,8 @@ class Marker {
   void claim_grey() {
     if (bucket_.start == bucket_.end) return;
     const auto access = access_.to(bucket_cluster_->bucket_of(bucket_.start));
-    const bool whole = ignored_ != nullptr;  // what is ignored depends on the whole block
+    // What is ignored depends on the whole block.
+    const bool whole = ignored_ != nullptr || !blocks_.has_blanks();
     for (; bucket_.start < bucket_.end && claimed_count_ < kMaxClaimed &&
            coming_->count < Granules::kEnough;
          bucket_.start += heaps::kSpan)
@@ -309,9 +310,10 @@ class Marker {
     claim_candidates();
     if (!by_address_) {
       fetch_candidates();
-    } else if (bucket_.start == bucket_.end && range_.start == range_.end) {
+    } else if (arrived_->count != 0 && bucket_.start == bucket_.end && range_.start == range_.end &&
+               mark_buckets_.has_next()) {
       // Early, so that the granules of the last bucket arrive while others are looked for.
-      if (mark_buckets_.has_next()) enter_bucket();
+      enter_bucket();
     }
     if (by_address_ || candidate_count_ == 0) claim_grey();
     scan_granules();

@@ -143,8 +143,9 @@ class MarkBuckets {
 
   void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t bucket) {
     access_.fetch(cluster.bucket_of(bucket));
-    for (uint64_t base = bucket; base < bucket + kBucket; base += kSpansInLine * heaps::kSpan)
-      heaps::fetch(cluster.blanks_at(base));
+    if (blocks_.has_blanks())
+      for (uint64_t base = bucket; base < bucket + kBucket; base += kSpansInLine * heaps::kSpan)
+        heaps::fetch(cluster.blanks_at(base));
     for (uint64_t base = bucket; base < bucket + kBucket;
          base += heaps::kPairsInLine * heaps::kSpan)
       heaps::fetch(cluster.pair(base));

@@ -122,10 +122,10 @@ void count_kinds(const Scan& scan) {
 
 // Answers a query about a block that no pointer, or only stale ones, lead to. Everything else that
 // is reachable is marked.
-void answer_about_candidate(const Scan& scan, const Lookalikes& lookalikes, KindTable& kinds,
+void answer_about_candidate(const Scan& scan, const Doubts& doubts, KindTable& kinds,
                             uint64_t block) {
-  DoubtPass second(scan.space, scan.blocks, count_unmarked(scan.blocks));
-  second.look(scan.roots, scan.put_aside, lookalikes);
+  DoubtPass& second = pass_over_unmarked(scan.space, scan.blocks, doubts);
+  second.look(scan.roots, scan.put_aside, doubts.lookalikes);
   send_block(scan.blocks, control()->query, !second.is_lost(block));
   send_sighting(scan.space, scan.blocks, second, kinds, block);
   kinds.add_single(block);
@@ -140,14 +140,13 @@ void explain(const Scan& scan) {
   if (block == 0) return send_block(scan.blocks, control()->query, false);
   mark_all(scan);
   begin_phase(wire::kCollect);
-  const Lookalikes& lookalikes =
-      doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside).lookalikes;
+  const Doubts doubts = doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside);
   KindTable& kinds = new_kinds(scan);
-  if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);
+  if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, doubts, kinds, block);
   scan.blocks.each_marked([&](uint64_t marked) { scan.blocks.clear_mark(marked); });
   ChainSearch search(scan.space, scan.blocks, scan.put_aside, kinds, scan.heap.totals().blocks);
   if (!search.find(scan.roots, block))
-    return answer_about_candidate(scan, lookalikes, kinds, block);
+    return answer_about_candidate(scan, {doubts.lookalikes, nullptr}, kinds, block);
   send_block(scan.blocks, control()->query, true);
   kinds.add_single(block);
   kinds.send();
@@ -158,11 +157,10 @@ void find_references(const Scan& scan) {
   uint64_t block = scan.blocks.block_of(control()->query);
   if (block == 0) return send_block(scan.blocks, control()->query, false);
   begin_phase(wire::kCollect);
-  const Lookalikes& lookalikes =
-      doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside).lookalikes;
+  const Doubts doubts = doubt_lookalikes(scan.space, scan.roots, scan.blocks, scan.put_aside);
   KindTable& kinds = new_kinds(scan);
   send_references(scan.space, scan.roots, scan.blocks, kinds, block);
-  if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, lookalikes, kinds, block);
+  if (!scan.blocks.is_marked(block)) return answer_about_candidate(scan, doubts, kinds, block);
   send_block(scan.blocks, control()->query, true);
   kinds.add_single(block);
   kinds.send();

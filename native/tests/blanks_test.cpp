@@ -5,8 +5,6 @@
 namespace reachscan::tests {
 namespace {
 
-constexpr std::size_t kMany = 7000;  // so many pointers found at once are sorted by address
-
 std::vector<std::size_t> many_and_one_large(std::size_t words) {
   std::vector<std::size_t> sizes(2 * kMany, words);
   sizes[0] = kMany;

@@ -16,6 +16,8 @@ namespace reachscan::tests {
 // requested. Slots have nothing between them, for the fine form of the block map.
 enum class Layout { kChunks, kSlots };
 
+constexpr std::size_t kMany = 7000;  // so many pointers found at once are sorted by address
+
 class Graph {
  public:
   // One block for each entry. Needs a live Host.

@@ -319,8 +319,6 @@ CASE(a_heap_full_of_pointers) {
   graph.check_marks();
 }
 
-constexpr std::size_t kMany = 7000;  // so many pointers found at once are sorted by address
-
 CASE(random_graphs_are_marked_as_the_model_says) {
   for (unsigned seed = 1; seed <= 1000; ++seed) {
     context = "seed " + std::to_string(seed);

@@ -123,15 +123,16 @@ class RunClaim {
     PagesAhead pages(blocks_, leg.stop < end_ ? leg.stop : end_);
     if (leg.can_continue()) leg.first = walk_span(leg);
     Span span = leg.first;
-    while (leg.can_continue()) {
+    for (bool dense = is_dense(span); leg.can_continue();) {
       pages.reach(leg.walk.chunk);
       // Each header holds the position of the next, so out-of-order execution cannot read ahead;
       // and the hardware prefetcher, which does not cross pages, starts late on each page.
       uint64_t ahead = span.base + kLinesAhead;
-      if (is_dense(span)) fetch_lines(ahead, ahead + kSpan);
+      if (dense) fetch_lines(ahead, ahead + kSpan);
       span = walk_span(leg);
       add(span);
-      if (is_dense(span)) blocks_.note_blanks(span.base);
+      dense = is_dense(span);
+      if (dense) blocks_.note_blanks(span.base);
     }
   }
 

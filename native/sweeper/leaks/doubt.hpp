@@ -353,15 +353,21 @@ inline Doubts doubt_lookalikes(const heaps::Space& space, Roots& roots, BlockMap
   return found;
 }
 
+// Returns a pass over all blocks that are unmarked now: if no more have become so, the one before,
+// whose search is done.
+inline DoubtPass& pass_over_unmarked(const heaps::Space& space, BlockMap& blocks,
+                                     const Doubts& doubts) {
+  const bool is_same = doubts.before != nullptr && doubts.before->is_about_all_unmarked();
+  return is_same ? *doubts.before : new_doubt_pass(space, blocks);
+}
+
 // Sends all leaks. What is reachable from `roots` in `blocks` is marked.
 inline void collect_all_leaks(const heaps::Space& space, Roots& roots, BlockMap& blocks,
                               DeferredWords& put_aside, LeakWriter& writer) {
   if (count_unmarked(blocks) == 0 && !knows_lost_blocks()) return;
   const Doubts doubts = doubt_lookalikes(space, roots, blocks, put_aside);
   const List<uint64_t> lost_before = unmark_lost_before(space, blocks);
-  // If nothing has been unmarked, the search before was the same.
-  const bool is_same = doubts.before != nullptr && doubts.before->is_about_all_unmarked();
-  DoubtPass& second = is_same ? *doubts.before : new_doubt_pass(space, blocks);
+  DoubtPass& second = pass_over_unmarked(space, blocks, doubts);
   second.suggest_lost_before(lost_before);
   second.look(roots, put_aside, doubts.lookalikes);
   second.collect(writer);

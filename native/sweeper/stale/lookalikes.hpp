@@ -52,7 +52,6 @@ class Lookalikes {
 
   // Unmarks every block in doubt. Everything reachable is marked.
   void doubt(Roots& roots) {
-    if (!are_sought()) return;
     std::size_t leaked = count_unmarked(blocks_);
     if (leaked == 0) return;
     stale_words_.find(roots);

@@ -2,7 +2,7 @@
 //
 // Each bucket of the heap has an owner, the member that collects the values in it, so that as many
 // blocks wait for a bucket's turn as with one marker alone. That is no right: any member may mark
-// anywhere, keeps what nobody takes, and takes what is another's when it is idle.
+// anywhere, keeps what no packet is left for, and takes what is another's when it is idle.
 #pragma once
 
 #include "sweeper/mark/mark_buckets.hpp"
@@ -48,7 +48,7 @@ class Mailbox {
   }
 
  private:
-  static constexpr uint32_t kMaxOwners = 8;
+  static constexpr uint32_t kMaxOwners = Packets::kMaxOwners;
 
   // A bucket keeps its owner until another member joins.
   static uint32_t owner_of(uint64_t value, uint32_t owners) {
@@ -59,7 +59,8 @@ class Mailbox {
 
   void send(Packet*& packet) {
     auto owner = static_cast<uint32_t>(&packet - packets_);
-    if (owner == self_ || !worklist_.give(packet, owner)) return keep(packet);
+    if (owner == self_) return keep(packet);
+    worklist_.give(packet, owner);
     packet = nullptr;
   }
 

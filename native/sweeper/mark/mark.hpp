@@ -286,8 +286,11 @@ class Marker {
 
   // Sharing work with other markers.
 
+  // While more and more values are found, one marker goes on alone, breadth first. If others set
+  // out early, they are ahead or behind later, and fewer blocks wait for each bucket's turn.
   void share() {
-    if (found_.size() >= 2 * kBatch) sort_found(found_.size() / 2);
+    const uint64_t before = std::exchange(size_when_hungry_, found_.size());
+    if (found_.size() >= 2 * kBatch && found_.size() <= before) sort_found(found_.size() / 2);
     mailbox_.flush();
     uint64_t middle = heaps::align_up(range_.start / 2 + range_.end / 2, kSlice);
     if (range_.start < range_.end && range_.end > middle + kSlice &&
@@ -340,6 +343,7 @@ class Marker {
   MarkBuckets mark_buckets_;
   Mailbox mailbox_;
   PointerFilter found_;
+  uint64_t size_when_hungry_ = 0;  // of found_
   bool by_address_ = false;
   heaps::Range range_{0, 0};  // the rest of it
   heaps::Range bucket_{0, 0};

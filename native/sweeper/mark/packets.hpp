@@ -1,13 +1,13 @@
 // Work packets (as in Ossia et al., 2002): values that one marker has found for another.
 #pragma once
 
-#include "memory/list.hpp"
 #include "sweeper/mark/scratch.hpp"
 
 namespace reachscan::sweeper {
 
 struct Packet {
-  static constexpr uint64_t kMax = 511;  // a page in all
+  static constexpr uint64_t kMax = 510;  // a page in all
+  Packet* next;                          // in the list that it is in
   uint64_t count;
   uint64_t values[kMax];
 };
@@ -15,46 +15,53 @@ struct Packet {
 // The packets of all markers of one graph. Not thread-safe.
 class Packets {
  public:
-  Packets() : packets_(kAll), empty_(map_memory, kAll), given_(map_memory, kMaxGiven) {}
+  static constexpr uint32_t kMaxOwners = 8;
 
-  uint64_t given() const { return given_.size(); }
+  // Returns how many were given and not yet taken.
+  uint64_t given() const { return given_count_; }
 
   // Returns null if all are in use.
   Packet* take_empty() {
-    if (!empty_.empty()) return empty_.pop();
+    if (empty_ != nullptr) return pop(empty_);
     return used_ < kAll ? &packets_[used_++] : nullptr;
   }
 
-  void put_empty(Packet* packet) { empty_.push(packet); }
+  void put_empty(Packet* packet) { push(empty_, packet); }
 
-  // Returns false if too many wait.
-  bool give(Packet* packet, uint64_t owner) { return given_.push({packet, owner}); }
+  void give(Packet* packet, uint32_t owner) {
+    push(given_[owner], packet);
+    ++given_count_;
+  }
 
   // Returns a packet that was given to this owner. If there is none, returns one that was given to
   // another if `any` is set, else null.
-  Packet* take_given(uint64_t owner, bool any) {
-    std::size_t i = 0;
-    while (i < given_.size() && given_[i].owner != owner) ++i;
-    if (i == given_.size()) i = any ? 0 : i;
-    if (i == given_.size()) return nullptr;
-    Packet* packet = given_[i].packet;
-    given_[i] = given_[given_.size() - 1];
-    given_.pop();
-    return packet;
+  Packet* take_given(uint32_t owner, bool any) {
+    for (uint32_t i = 0; given_[owner] == nullptr; owner = (owner + 1) % kMaxOwners)
+      if (!any || ++i == kMaxOwners) return nullptr;
+    --given_count_;
+    return pop(given_[owner]);
   }
 
  private:
-  struct Given {
-    Packet* packet;
-    uint64_t owner;
-  };
-  static constexpr std::size_t kAll = 256;
-  static constexpr std::size_t kMaxGiven = 64;
+  // So many that a marker can go on while another one waits for a processor.
+  static constexpr std::size_t kAll = 1024;
 
-  Scratch<Packet> packets_;
-  heaps::List<Packet*> empty_;
-  heaps::List<Given> given_;
+  static void push(Packet*& list, Packet* packet) {
+    packet->next = list;
+    list = packet;
+  }
+
+  static Packet* pop(Packet*& list) {
+    Packet* packet = list;
+    list = packet->next;
+    return packet;
+  }
+
+  Scratch<Packet> packets_{kAll};
   std::size_t used_ = 0;
+  Packet* empty_ = nullptr;
+  Packet* given_[kMaxOwners] = {};
+  uint64_t given_count_ = 0;
 };
 
 }  // namespace reachscan::sweeper

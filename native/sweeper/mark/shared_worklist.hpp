@@ -65,11 +65,10 @@ class SharedWorklist {
     packets_.put_empty(packet);
   }
 
-  bool give(Packet* packet, uint32_t owner) {
+  void give(Packet* packet, uint32_t owner) {
     SpinLock::Guard guard(lock_);
-    bool room = packets_.give(packet, owner);
+    packets_.give(packet, owner);
     count_stock();
-    return room;
   }
 
   Packet* take_given(uint32_t owner, bool any) {

@@ -167,27 +167,28 @@ class BlockMap {
   // The same, but returns its usable bytes, or an empty range.
   [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t start) {
     if (!mark_in(cluster, start)) return {0, 0};
-    return {start, end_in(cluster, cluster.pair(start), start)};
+    return block_at(cluster, start);
   }
 
   // Calls visit(block) for each grey block noted in the kSpan bytes from `base` on and clears the
-  // notes. Unless `whole`, calls visit_granule(granule) instead for the granules of small blocks
-  // that are not blank, where that is known.
+  // notes.
+  template <typename Visit>
+  [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, Visit visit) {
+    const uint64_t notes = notes_in(cluster, base);
+    if (notes == 0) return;
+    const Greys greys = take_greys(cluster, base, notes);
+    if (greys.one_before) visit(block_at(cluster, base - kGranule));
+    for (uint64_t left = greys.blocks; left != 0; left &= left - 1)
+      visit(block_at(cluster, base + static_cast<unsigned>(__builtin_ctzll(left)) * kGranule));
+  }
+
+  // The same for kSpansAtOnce spans, but calls visit_granule(granule) for the granules of small
+  // blocks that are not blank, where that is known.
   template <typename Visit, typename VisitGranule>
-  [[gnu::always_inline]] void take_grey(const Cluster& cluster, uint64_t base, bool whole,
-                                        Visit visit, VisitGranule visit_granule) {
-    Greys greys = take_greys(cluster, base);
-    if (kWord == 8 && !whole && *cluster.blanks_at(base) != 0)
-      take_small(cluster, base, greys, visit_granule);
-    const uint64_t* pair = cluster.pair(base);
-    if (greys.one_before) {
-      uint64_t start = base - kGranule;
-      visit(Range{start, end_in(cluster, pair - 2, start)});
-    }
-    for (uint64_t left = greys.blocks; left != 0; left &= left - 1) {
-      uint64_t start = base + static_cast<unsigned>(__builtin_ctzll(left)) * kGranule;
-      visit(Range{start, end_in(cluster, pair, start)});
-    }
+  [[gnu::always_inline]] void take_granules(const Cluster& cluster, uint64_t base, Visit visit,
+                                            VisitGranule visit_granule) {
+    heaps::take_granules(
+        cluster, base, [&](uint64_t start) { visit(block_at(cluster, start)); }, visit_granule);
   }
 
   // Returns the live block of a region that contains `address`, or 0. Works before finish(), but
@@ -288,6 +289,10 @@ class BlockMap {
                                : (start & ~(kSpan - 1)) +
                                      static_cast<unsigned>(__builtin_ctzll(edges)) * kGranule;
     return edge - tail_before(edge);
+  }
+
+  [[gnu::always_inline]] Range block_at(const Cluster& cluster, uint64_t start) const {
+    return {start, end_in(cluster, cluster.pair(start), start)};
   }
 
   static bool is_start(const Cluster& cluster, uint64_t granule) {

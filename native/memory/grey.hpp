@@ -62,45 +62,66 @@ struct Greys {
   bool one_before;  // whether one starts in the granule before the span
 };
 
-// Clears the notes in the kSpan bytes from `base` on and returns them.
-[[gnu::always_inline]] inline Greys take_greys(const Cluster& cluster, uint64_t base) {
-  uint64_t* pair = cluster.pair(base);
-  if constexpr (kFine) {
-    unsigned first = bit_of(base / 2);
-    uint64_t* greys = cluster.greys_at(base);
-    uint64_t noted = relaxed(greys) & kAllOfSpan << first;
-    if (noted == 0) return {0, false};
-    set_relaxed(greys, relaxed(greys) & ~noted);
-    return {doubled(noted >> first) & pair[0] & relaxed(pair + 1), false};
-  } else {
-    uint64_t after_starts = pair[0] << 1 | pair[-2] >> 63;
-    uint64_t marks = relaxed(pair + 1);
-    uint64_t noted = marks & ~pair[0] & after_starts;
-    if (noted == 0) return {0, false};
-    set_relaxed(pair + 1, marks & ~noted);
-    return {noted >> 1, (noted & 1) != 0};
-  }
+// Returns the notes in the kSpan bytes from `base` on, as they are in a word of a bitmap.
+[[gnu::always_inline]] inline uint64_t notes_in(const Cluster& cluster, uint64_t base) {
+  if constexpr (kFine) return relaxed(cluster.greys_at(base)) & kAllOfSpan << bit_of(base / 2);
+  const uint64_t* pair = cluster.pair(base);
+  uint64_t after_starts = pair[0] << 1 | pair[-2] >> 63;
+  return relaxed(pair + 1) & ~pair[0] & after_starts;
 }
 
-// Takes the small blocks out of `greys`, which were noted in the kSpan bytes from `base` on. Calls
-// visit(granule) for their granules that are not blank.
-template <typename Visit>
-[[gnu::always_inline]] inline void take_small(const Cluster& cluster, uint64_t base, Greys& greys,
-                                              Visit visit) {
-  const uint64_t *pair = cluster.pair(base), *blanks = cluster.blanks_at(base);
-  const Window here{base, edges_of(pair), blanks[0]};
-  uint64_t small = here.small(greys.blocks);
-  here.visit_granules(small, visit);
-  greys.blocks ^= small;
-  // Others may end in the next span.
-  constexpr unsigned kFront = 48, kRest = 64 - kFront;
-  if (const uint64_t last = greys.blocks >> kFront; last != 0) {
-    const Window on{base + kFront * kGranule, here.edges >> kFront | edges_of(pair + 2) << kRest,
-                    here.blank >> kFront | blanks[1] << kRest};
-    small = on.small(last);
-    on.visit_granules(small, visit);
-    greys.blocks ^= small << kFront;
+// Clears these notes and returns what they say.
+[[gnu::always_inline]] inline Greys take_greys(const Cluster& cluster, uint64_t base,
+                                               uint64_t notes) {
+  const uint64_t* pair = cluster.pair(base);
+  uint64_t* noted = kFine ? cluster.greys_at(base) : cluster.pair(base) + 1;
+  set_relaxed(noted, relaxed(noted) & ~notes);
+  if constexpr (kFine)
+    return {doubled(notes >> bit_of(base / 2)) & pair[0] & relaxed(pair + 1), false};
+  return {notes >> 1, (notes & 1) != 0};
+}
+
+// Grey blocks, a bit for each granule, of the span before `base` and of kSpansAtOnce spans from
+// there on.
+struct GreySpans {
+  uint64_t blocks[1 + kSpansAtOnce] = {};
+};
+
+// Clears the notes in kSpansAtOnce spans from `base` on and returns them.
+[[gnu::always_inline]] inline GreySpans take_grey_spans(const Cluster& cluster, uint64_t base) {
+  GreySpans greys;
+  for (unsigned i = 0; i < kSpansAtOnce; ++i) {
+    const uint64_t span = base + i * kSpan;
+    const Greys noted = take_greys(cluster, span, notes_in(cluster, span));
+    greys.blocks[i] |= uint64_t{noted.one_before} << 63;
+    greys.blocks[i + 1] = noted.blocks;
   }
+  return greys;
+}
+
+// The same, but calls visit(granule) for the granules of small blocks that are not blank, where
+// that is known, and visit_block(start) for all other blocks.
+template <typename VisitBlock, typename Visit>
+[[gnu::always_inline]] inline void take_granules(const Cluster& cluster, uint64_t base,
+                                                 VisitBlock visit_block, Visit visit) {
+  const GreySpans greys = take_grey_spans(cluster, base);
+  unsigned grey[1 + kSpansAtOnce], count = 0;
+  for (unsigned i = 0; i <= kSpansAtOnce; ++i) {
+    grey[count] = i;
+    count += greys.blocks[i] != 0;
+  }
+  GranuleBits granules;
+  for (unsigned i = 0; i < count; ++i) {
+    const uint64_t span = base + grey[i] * kSpan - kSpan;
+    const uint64_t *pair = cluster.pair(span), *blank = cluster.blanks_at(span);
+    const TwoSpans edges{edges_of(pair), edges_of(pair + 2)};
+    const uint64_t blocks = greys.blocks[grey[i]];
+    const uint64_t small = blank[0] == 0 ? 0 : small_of(blocks, edges);
+    for (uint64_t left = blocks & ~small; left != 0; left &= left - 1)
+      visit_block(span + static_cast<unsigned>(__builtin_ctzll(left)) * kGranule);
+    granules.add(span, small, edges, {blank[0], blank[1]});
+  }
+  granules.visit_all(visit);
 }
 
 }  // namespace reachscan::heaps

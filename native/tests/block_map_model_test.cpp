@@ -210,10 +210,10 @@ Expected grey_some(BlockMap& blocks, Model& model, RandomHeap& heap) {
 }
 
 template <typename Look>
-void each_span(const RandomHeap& heap, Look look) {
+void each_span(const RandomHeap& heap, Look look, uint64_t spans = 1) {
+  const uint64_t bytes = spans * heaps::kSpan;
   for (const abi::Mapping& m : heap.mappings())
-    for (uint64_t base = m.start & ~(heaps::kSpan - 1); base < m.end; base += heaps::kSpan)
-      look(base);
+    for (uint64_t base = m.start & ~(bytes - 1); base < m.end; base += bytes) look(base);
 }
 
 // In the fine form, a marked neighbour within the same two granules may be returned with a block.
@@ -231,10 +231,9 @@ void take_greys(BlockMap& blocks, const Model& model, const RandomHeap& heap,
                 const Expected& expected) {
   Expected given;
   each_span(heap, [&](uint64_t base) {
-    blocks.take_grey(
-        *blocks.cluster_of(base), base, true,
-        [&](heaps::Range block) { CHECK(given.emplace(block.start, block.end).second); },
-        [](heaps::Granule) { CHECK(false); });
+    blocks.take_grey(*blocks.cluster_of(base), base, [&](heaps::Range block) {
+      CHECK(given.emplace(block.start, block.end).second);
+    });
   });
   check_given(model, given, expected);
 }
@@ -248,14 +247,15 @@ void take_granules(BlockMap& blocks, const Model& model, RandomHeap& heap,
   each_span(heap, [&](uint64_t base) { *blocks.cluster_of(base)->blanks_at(base) = heap.bits(); });
   Expected given;
   std::map<uint64_t, uint64_t> granules;
-  each_span(heap, [&](uint64_t base) {
-    blocks.take_grey(
-        *blocks.cluster_of(base), base, false,
+  auto take = [&](uint64_t base) {
+    blocks.take_granules(
+        *blocks.cluster_of(base), base,
         [&](heaps::Range block) { CHECK(given.emplace(block.start, block.end).second); },
         [&](heaps::Granule granule) {
           CHECK(granules.emplace(granule & ~(kGranule - 1), granule % kGranule).second);
         });
-  });
+  };
+  each_span(heap, take, heaps::kSpansAtOnce);
   std::size_t visited = 0;
   for (const auto& [start, block] : model.live) {
     if (given.count(start) != 0 || !block.marked) continue;

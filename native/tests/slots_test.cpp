@@ -65,9 +65,7 @@ struct Slabs {
 std::vector<Range> taken(BlockMap& blocks) {
   std::vector<Range> found;
   for (uint64_t base = kStart; base < kStart + 10 * kPage; base += heaps::kSpan)
-    blocks.take_grey(
-        *blocks.cluster_of(base), base, true, [&](Range block) { found.push_back(block); },
-        [](heaps::Granule) { CHECK(false); });
+    blocks.take_grey(*blocks.cluster_of(base), base, [&](Range block) { found.push_back(block); });
   return found;
 }
 

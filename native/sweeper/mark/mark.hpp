@@ -87,8 +87,9 @@ class Marker {
   static constexpr unsigned kBatch = 48;
   // Many, so that the wait for the first of them weighs little.
   static constexpr unsigned kMaxClaimed = 256;
-  static constexpr unsigned kMaxBlocksInSpan = heaps::kSpan / heaps::kMinBlock;
-  static_assert(kMaxClaimed + kMaxBlocksInSpan <= PointerFilter::kMaxBlocks);
+  static constexpr unsigned kMaxBlocksAtOnce =
+      heaps::kSpansAtOnce * heaps::kSpan / heaps::kMinBlock;
+  static_assert(kMaxClaimed + kMaxBlocksAtOnce <= PointerFilter::kMaxBlocks);
 
   struct Candidate {
     uint64_t value;
@@ -96,12 +97,12 @@ class Marker {
   };
 
   struct Granules {
-    static constexpr unsigned kEnough = 256, kMostInSpan = 128;
+    static constexpr unsigned kEnough = 256, kMostAtOnce = (heaps::kSpansAtOnce + 1) * 64;
 
     void add(heaps::Granule granule) { granules[count++] = granule; }
 
     unsigned count;
-    heaps::Granule granules[kEnough + kMostInSpan];
+    heaps::Granule granules[kEnough + kMostAtOnce];
   };
 
   // Scanning.
@@ -218,9 +219,7 @@ class Marker {
       if (start == 0) continue;
       const auto access = access_.to(cluster.bucket_of(start));
       heaps::Range block = blocks_.claim(cluster, start);
-      if (block.start == 0) continue;
-      fetch_block(block);
-      claimed_[claimed_count_++] = block;
+      if (block.start != 0) claim(block);
     }
     candidate_count_ = 0;
     count(claimed_count_ * expected_.bytes_of_block);
@@ -243,20 +242,32 @@ class Marker {
     if (bucket_.start == bucket_.end) return;
     const auto access = access_.to(bucket_cluster_->bucket_of(bucket_.start));
     // What is ignored depends on the whole block.
-    const bool whole = ignored_ != nullptr || !blocks_.has_blanks();
+    const bool whole = heaps::kWord != 8 || ignored_ != nullptr || !blocks_.has_blanks();
+    whole ? claim_blocks() : claim_granules();
+  }
+
+  void claim_blocks() {
+    for (; bucket_.start < bucket_.end && claimed_count_ < kMaxClaimed;
+         bucket_.start += heaps::kSpan)
+      blocks_.take_grey(*bucket_cluster_, bucket_.start,
+                        [this](heaps::Range block) { claim(block); });
+  }
+
+  void claim_granules() {
     for (; bucket_.start < bucket_.end && claimed_count_ < kMaxClaimed &&
            coming_->count < Granules::kEnough;
-         bucket_.start += heaps::kSpan)
-      blocks_.take_grey(
-          *bucket_cluster_, bucket_.start, whole,
-          [this](heaps::Range block) {
-            claimed_[claimed_count_++] = block;
-            fetch_block(block);
-          },
+         bucket_.start += heaps::kSpansAtOnce * heaps::kSpan)
+      blocks_.take_granules(
+          *bucket_cluster_, bucket_.start, [this](heaps::Range block) { claim(block); },
           [this](heaps::Granule granule) {
             coming_->add(granule);
             heaps::fetch_to_l2(granule);
           });
+  }
+
+  void claim(heaps::Range block) {
+    claimed_[claimed_count_++] = block;
+    fetch_block(block);
   }
 
   bool enter_bucket() {
@@ -353,7 +364,7 @@ class Marker {
   const IgnoredWords* ignored_ = nullptr;
   unsigned candidate_count_ = 0, claimed_count_ = 0;
   Candidate candidates_[kBatch];
-  heaps::Range claimed_[kMaxClaimed + kMaxBlocksInSpan];
+  heaps::Range claimed_[kMaxClaimed + kMaxBlocksAtOnce];
   Granules granules_[2] = {};
   Granules *coming_ = &granules_[0], *arrived_ = &granules_[1];
 };

@@ -73,7 +73,7 @@ class MarkBuckets {
   static constexpr uint64_t kSpansInLine = heaps::kLine / sizeof(uint64_t);
 
   // So few values are looked up one by one more quickly than what a turn starts with is fetched.
-  static constexpr unsigned kFew = 16;
+  static constexpr unsigned kFew = 24;
 
   // The state of a bucket. If its box holds values it is queued, as it is if blocks in it are grey.
   enum State : uint8_t { kIdle, kUninhabited, kQueued, kQueuedWithGrey };

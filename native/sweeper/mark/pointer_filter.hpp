@@ -40,16 +40,13 @@ class PointerFilter {
  public:
   static constexpr uint64_t kMaxScanBytes = 4096;                     // bytes of one scan
   static constexpr uint64_t kMaxSmallBlock = 8 * LoadsOf::kMaxWords;  // bytes of a small block
-  static constexpr unsigned kMaxBlocks = 320;                         // in one scan
+  static constexpr unsigned kMaxBlocks = 1280;                        // in one scan
   // A scan prefetches this far ahead. The hardware prefetcher moves on to the next page too late.
   static constexpr uint64_t kAhead = 1024;  // bytes
 
   // Keeps words in `hull`, at least `capacity` of them.
   PointerFilter(heaps::Range hull, uint64_t capacity)
-      : hull_(hull),
-        wide_(has_wide_words()),
-        capacity_(capacity + kRoom),
-        found_(capacity_ + kRoom) {}
+      : hull_(hull), wide_(has_wide_words()), capacity_(capacity), found_(capacity_ + kRoom) {}
 
   uint64_t size() const { return last_ - first_; }
   bool empty() const { return first_ == last_; }

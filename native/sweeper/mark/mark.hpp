@@ -207,6 +207,7 @@ class Marker {
   }
 
   void add_candidate(const heaps::Cluster& cluster, uint64_t value) {
+    access_.fetch(cluster.bucket_of(value));
     heaps::fetch(cluster.pair(value));
     heaps::fetch(value);
     candidates_[candidate_count_++] = {value, &cluster};

@@ -208,6 +208,8 @@ class BlockMap {
     return end_in(*cluster, cluster->pair(start), start);
   }
 
+  Range range_of(uint64_t start) const { return {start, end_of(start)}; }
+
   // Returns whether the block's usable bytes end at `end`. Never searches further than that.
   bool ends_at(uint64_t start, uint64_t end) const {
     const Cluster* cluster = cluster_of(start);

@@ -57,7 +57,8 @@ struct Pages {
   void find() {
     targets = std::make_unique<sweeper::Targets>(graph.memory.space(), graph.blocks);
     slices = std::make_unique<sweeper::FreeSlices>(graph.blocks, *targets);
-    for (std::size_t block : {kFirst, kSecond, kMagazines}) slices->look_at(graph.start(block));
+    for (std::size_t block : {kFirst, kSecond, kMagazines})
+      slices->look_at(graph.blocks.range_of(graph.start(block)));
     slices->sort();
   }
   // Returns how many slices of a page are free, of the first ones.

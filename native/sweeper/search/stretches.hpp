@@ -113,11 +113,12 @@ void each_marked_in_piece(const heaps::BlockMap& blocks, heaps::Range piece, Vis
   blocks.each_marked_in({piece.start, piece.end - heaps::kWord}, visit);
 }
 
-// Calls visit(block) for each marked block; of a large heap, for samples.
+// Calls visit(range of the block) for each marked block; of a large heap, for samples.
 template <typename Visit>
 void visit_marked_samples(const heaps::BlockMap& blocks, Visit visit) {
   auto look = [&](uint64_t start, uint64_t end) {
-    each_marked_in_piece(blocks, {start, end}, visit);
+    each_marked_in_piece(blocks, {start, end},
+                         [&](uint64_t block) { visit(blocks.range_of(block)); });
   };
   visit_heap(blocks, look, kSampleBytes);
 }

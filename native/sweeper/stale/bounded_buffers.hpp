@@ -18,23 +18,22 @@ class BoundedBuffers {
       : blocks_(blocks), targets_(targets) {}
 
   // Adds what the unused words of a marked block lead to. Thread-safe.
-  void look_at(uint64_t block) {
-    const heaps::Range all{block, blocks_.end_of(block)};
-    auto contents = contents_of(all);
+  void look_at(heaps::Range block) {
+    auto contents = contents_of(block);
     if (!contents) return;
-    targets_.add_unused(block, {contents->start, contents->used.start});
-    targets_.add_unused(block, {contents->used.end, all.end});
+    targets_.add_unused(block.start, {contents->start, contents->used.start});
+    targets_.add_unused(block.start, {contents->used.end, block.end});
   }
 
   // Returns whether the word is in an item of an array of Qt.
   bool is_in_item(uint64_t owner, uint64_t slot) const {
-    auto items = QtArray({owner, blocks_.end_of(owner)}).contents();
+    auto items = QtArray(blocks_.range_of(owner)).contents();
     return items && items->used.contains(slot);
   }
 
   // Returns whether the word is in a part that is not in use.
   bool has_unused(uint64_t owner, uint64_t slot) const {
-    auto contents = contents_of({owner, blocks_.end_of(owner)});
+    auto contents = contents_of(blocks_.range_of(owner));
     return contents && slot >= contents->start && !contents->used.contains(slot);
   }
 

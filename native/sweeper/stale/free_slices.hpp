@@ -24,8 +24,8 @@ class FreeSlices {
 
   // Adds what the words of free slices lead to, if the block is a page or a thread's magazines.
   // Thread-safe.
-  void look_at(uint64_t block) {
-    if (slices_.is_page(block)) {
+  void look_at(heaps::Range block) {
+    if (slices_.is_page(block.start)) {
       look_at_page(block);
     } else {
       look_at_magazines(block);
@@ -50,8 +50,9 @@ class FreeSlices {
     return a.start < b.start;
   }
 
-  void look_at_page(uint64_t page) {
-    add({slices_.end_of(page), blocks_.end_of(page)});
+  void look_at_page(heaps::Range block) {
+    const uint64_t page = block.start;
+    add({slices_.end_of(page), block.end});
     uint64_t bytes = slices_.each_free(page, [](uint64_t) {});
     if (bytes == 0) return;
     slices_.each_free(page, [&](uint64_t slice) { add_slice(slice, bytes); });
@@ -59,12 +60,13 @@ class FreeSlices {
       if (is_in_depot(slice)) add_magazine(slice, bytes);
   }
 
-  void look_at_magazines(uint64_t block) {
-    uint64_t end = blocks_.end_of(block), first = block + 2 * heaps::kWord;
-    if (end - block < 2 * Slices::kUnit || heaps::word(block) != first) return;
-    uint64_t second = heaps::word(block + heaps::kWord), bytes = second - first;
+  void look_at_magazines(heaps::Range block) {
+    const auto [start, end] = block;
+    uint64_t first = start + 2 * heaps::kWord;
+    if (end - start < 2 * Slices::kUnit || heaps::word(start) != first) return;
+    uint64_t second = heaps::word(start + heaps::kWord), bytes = second - first;
     bool are_magazines = second > first && second < end &&
-                         heaps::may_hold_request(end - block, first - block + 2 * bytes);
+                         heaps::may_hold_request(end - start, first - start + 2 * bytes);
     if (!are_magazines) return;
     for (uint64_t at = 0; at + Slices::kUnit <= bytes; at += Slices::kUnit) {
       add_magazine(heaps::word(first + at), at + Slices::kUnit);

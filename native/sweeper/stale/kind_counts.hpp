@@ -12,6 +12,7 @@
 namespace reachscan::sweeper {
 
 using heaps::BlockMap;
+using heaps::Range;
 
 class KindCounts {
  public:
@@ -19,28 +20,22 @@ class KindCounts {
       : blocks_(blocks), words_(space, blocks) {}
 
   // Never 0.
-  uint64_t kind_of(uint64_t block) const {
-    uint64_t size = blocks_.end_of(block) - block, kind = mixed(0, size);
-    unsigned words = size < heaps::kPage ? kKeyWords : 0;
-    if (words != 0) kind = mixed(kind, words_.of_first(heaps::word(block)));
-    for (unsigned i = 1; i < words && heaps::kWord * (i + 1) <= size; ++i)
-      kind = mixed(kind, words_.of(heaps::word(block + heaps::kWord * i), false));
-    return mixed(kind, 0) | 1;
-  }
+  uint64_t kind_of(uint64_t block) const { return kind_of(blocks_.range_of(block)); }
 
   // Returns whether the first word alone tells what the block is.
   bool is_object(uint64_t block) const { return words_.tells_class(heaps::word(block)); }
 
   // Has no effect if there are too many kinds.
   void add_leaked(uint64_t block) {
-    for (uint64_t kind : {kind_of(block), kind_of_size(block)}) {
+    const Range whole = blocks_.range_of(block);
+    for (uint64_t kind : {kind_of(whole), kind_of_size(whole)}) {
       Row* row = row_of(kind);
       if (row == nullptr) return;
       if (row->kind == 0) ++used_;
       row->kind = kind;
       ++row->leaked;
     }
-    sizes_[size_slot(block)] = 1;
+    sizes_[size_slot(whole)] = 1;
   }
 
   // Counts all live blocks, on several threads, after all leaked blocks have been added. Calls
@@ -51,12 +46,14 @@ class KindCounts {
     bool stopped = false;
     visit_heap(blocks_, [&](uint64_t start, uint64_t end) {
       if (__atomic_load_n(&stopped, __ATOMIC_RELAXED)) return;
-      const heaps::Range piece{start, end};
+      const Range piece{start, end};
       bool any = false;
-      each_marked_in_piece(blocks_, piece, [&](uint64_t block) { any = fetch(block) || any; });
+      each_marked_in_piece(blocks_, piece,
+                           [&](uint64_t block) { any = fetch(blocks_.range_of(block)) || any; });
       if (!any) return;
       each_marked_in_piece(blocks_, piece, [&](uint64_t block) {
-        if (add_live(block) && !visit(block)) __atomic_store_n(&stopped, true, __ATOMIC_RELAXED);
+        if (add_live(blocks_.range_of(block)) && !visit(block))
+          __atomic_store_n(&stopped, true, __ATOMIC_RELAXED);
       });
     });
   }
@@ -79,8 +76,9 @@ class KindCounts {
   }
 
   bool is_sometimes_leaked_by_size(uint64_t block) const {
-    const Row* row = row_of(kind_of_size(block));
-    return is_telling_size(block) && row != nullptr && row->leaked >= kMinLeakedOfSize &&
+    const Range whole = blocks_.range_of(block);
+    const Row* row = row_of(kind_of_size(whole));
+    return is_telling_size(whole) && row != nullptr && row->leaked >= kMinLeakedOfSize &&
            row->live <= kOftenLive * row->leaked;
   }
 
@@ -109,30 +107,38 @@ class KindCounts {
     uint64_t leaked, live, odd;
   };
 
-  uint64_t kind_of_size(uint64_t block) const {
-    return mixed(~mixed(0, blocks_.end_of(block) - block), 0) | 1;
+  uint64_t kind_of(Range block) const {
+    const uint64_t size = block.end - block.start;
+    uint64_t kind = mixed(0, size);
+    unsigned words = size < heaps::kPage ? kKeyWords : 0;
+    if (words != 0) kind = mixed(kind, words_.of_first(heaps::word(block.start)));
+    for (unsigned i = 1; i < words && heaps::kWord * (i + 1) <= size; ++i)
+      kind = mixed(kind, words_.of(heaps::word(block.start + heaps::kWord * i), false));
+    return mixed(kind, 0) | 1;
   }
 
-  bool is_telling_size(uint64_t block) const {
-    return blocks_.end_of(block) - block >= kLeastTellingBytes;
+  static uint64_t kind_of_size(Range block) {
+    return mixed(~mixed(0, block.end - block.start), 0) | 1;
   }
 
-  uint64_t size_slot(uint64_t block) const {
-    return (blocks_.end_of(block) - block) / heaps::kGranule % kSizes;
+  static bool is_telling_size(Range block) { return block.end - block.start >= kLeastTellingBytes; }
+
+  static uint64_t size_slot(Range block) {
+    return (block.end - block.start) / heaps::kGranule % kSizes;
   }
 
   // Reads ahead what add_live() will look up: a pointer in a block leads anywhere in the bitmaps.
   // Returns false if add_live() would, without looking anything up.
-  bool fetch(uint64_t block) const {
+  bool fetch(Range block) const {
     if (sizes_[size_slot(block)] == 0) return false;
-    heaps::Range head = heaps::head_of({block, blocks_.end_of(block)});
+    const Range head = heaps::head_of(block);
     for (uint64_t at = head.start; at + heaps::kWord <= head.end; at += heaps::kWord)
       blocks_.fetch_edges(heaps::word(at));
     return true;
   }
 
   // Thread-safe. Returns false if too few blocks of the kind are leaked.
-  bool add_live(uint64_t block) {
+  bool add_live(Range block) {
     if (sizes_[size_slot(block)] == 0) return false;
     bool is_of_kind = add_live(kind_of(block), kMinLeaked);
     bool is_of_size = is_telling_size(block) && add_live(kind_of_size(block), kMinLeakedOfSize);
@@ -149,7 +155,8 @@ class KindCounts {
 
   // Returns the row of its kind if enough of these are leaked, or else of its size.
   Row* row_to_compare(uint64_t block) const {
-    return row_of(is_sometimes_leaked(block) ? kind_of(block) : kind_of_size(block));
+    const Range whole = blocks_.range_of(block);
+    return row_of(is_sometimes_leaked(block) ? kind_of(whole) : kind_of_size(whole));
   }
 
   // Returns the row of the kind, or a free one; null if the table is full.

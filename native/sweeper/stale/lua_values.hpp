@@ -37,11 +37,12 @@ class LuaValues {
   void find(Roots& roots) {
     if (heaps::kWord != 8 || !choose_layout()) return;
     parts_ = heaps::List<Part>(map_memory, kMaxParts);
-    visit_marked_samples(blocks_, [this](uint64_t block) { add_parts(block); });
+    visit_marked_samples(blocks_, [this](heaps::Range block) { add_parts(block.start); });
     heaps::sort(parts_, lies_before);
     Targets found(space_, blocks_);
     for (const Part& part : parts_) add_targets(part.block, found);
-    visit_marked_samples(blocks_, [&](uint64_t block) {
+    visit_marked_samples(blocks_, [&](heaps::Range range) {
+      const uint64_t block = range.start;
       bool has_words = objects_->is_string(block) || objects_->is_table(block) ||
                        objects_->constants_of(block) != 0;
       if (has_words) add_targets(block, found);
@@ -76,15 +77,15 @@ class LuaValues {
   // Returns false if there is no Lua.
   bool choose_layout() {
     unsigned most = kFewestTables - 1, threads[kLayouts] = {};
-    visit_marked_samples(blocks_, [&](uint64_t block) {
+    visit_marked_samples(blocks_, [&](heaps::Range block) {
       for (std::size_t i = 0; i < kLayouts; ++i)
-        if (objects_of(i).stack_of(block) != 0) add_one(threads[i]);
+        if (objects_of(i).stack_of(block.start) != 0) add_one(threads[i]);
     });
     for (std::size_t i = 0; i < kLayouts; ++i) {
       if (threads[i] == 0) continue;
       unsigned tables = 0;
-      visit_marked_samples(blocks_, [&](uint64_t block) {
-        if (objects_of(i).is_table(block)) add_one(tables);
+      visit_marked_samples(blocks_, [&](heaps::Range block) {
+        if (objects_of(i).is_table(block.start)) add_one(tables);
       });
       if (tables <= most) continue;
       most = tables;

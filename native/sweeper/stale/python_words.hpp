@@ -35,10 +35,9 @@ class PythonWords {
     arenas_ = &roots.python_arenas();
     lists_.emplace(space_, blocks_, targets_);
     arenas_->each_block([this](Range block) { look_at(block); });
-    visit_marked_samples(blocks_, [this](uint64_t block) {
-      const Range range{block, blocks_.end_of(block)};
-      keys_.look_at(range);
-      if (is_large(range)) look_at(range);
+    visit_marked_samples(blocks_, [this](Range block) {
+      keys_.look_at(block);
+      if (is_large(block)) look_at(block);
     });
     lists_->sort();
   }

@@ -52,8 +52,8 @@ class QtHashes {
   static uint64_t bucket_count(uint64_t table) { return number(table, 4); }
 
   [[gnu::noinline]] bool is_table(uint64_t block) const {
-    uint64_t bytes = blocks_.end_of(block) - block;
-    if (!heaps::may_hold_request(bytes, kTableBytes) || heaps::word(block) != 0) return false;
+    if (heaps::word(block) != 0) return false;
+    if (!heaps::may_hold_request(blocks_.end_of(block) - block, kTableBytes)) return false;
     uint64_t references = number(block, 0), bits = number(block, 3) >> 16;
     uint64_t each = node_bytes(block), count = bucket_count(block);
     return references != 0 && each >= kLeastNodeBytes && each <= kMostNodeBytes &&

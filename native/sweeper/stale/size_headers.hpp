@@ -22,7 +22,7 @@ class SizeHeaders {
   // Searches marked blocks; of a large heap, samples.
   void find() {
     Targets without(space_, blocks_);
-    visit_marked_samples(blocks_, [&](uint64_t block) {
+    visit_marked_samples(blocks_, [&](heaps::Range block) {
       if (has_header(block)) look_at(block, without);
     });
     uint64_t odd = without.blocks().size();
@@ -33,7 +33,8 @@ class SizeHeaders {
 
   // Returns whether the word was meant for a block that had a header.
   bool is_stale(uint64_t owner, uint64_t target, uint64_t value) const {
-    return is_usual_ && value == target + kHeader && has_header(owner) && !has_header(target);
+    return is_usual_ && value == target + kHeader && has_header(blocks_.range_of(owner)) &&
+           !has_header(blocks_.range_of(target));
   }
 
  private:
@@ -41,20 +42,20 @@ class SizeHeaders {
   static constexpr uint64_t kFewestPointers = 64;  // between blocks with headers
   static constexpr uint64_t kOneInPointers = 16;   // more targets without would show intention
 
-  bool has_header(uint64_t block) const {
-    uint64_t bytes = blocks_.end_of(block) - block;
+  static bool has_header(heaps::Range block) {
+    uint64_t bytes = block.end - block.start;
     if (bytes <= kHeader) return false;
-    uint64_t size = heaps::load<uint64_t>(block);
+    uint64_t size = heaps::load<uint64_t>(block.start);
     return size != 0 && heaps::may_hold_request(bytes - kHeader, size);
   }
 
   // Counts pointers to blocks with headers, and adds blocks without one.
-  void look_at(uint64_t owner, Targets& without) {
-    each_word(space_, owner, blocks_.end_of(owner), [&](uint64_t, uint64_t value) {
+  void look_at(heaps::Range owner, Targets& without) {
+    each_word(space_, owner.start, owner.end, [&](uint64_t, uint64_t value) {
       uint64_t target = value - kHeader;
       if (target % heaps::kGranule != 0 || blocks_.block_of(value) != target) return;
       if (target == 0 || !blocks_.is_marked(target)) return;
-      if (has_header(target)) {
+      if (has_header(blocks_.range_of(target))) {
         __atomic_fetch_add(&pointers_, 1, __ATOMIC_RELAXED);
       } else {
         without.add(target);

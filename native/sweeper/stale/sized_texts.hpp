@@ -17,10 +17,9 @@ class SizedTexts {
       : blocks_(blocks), targets_(targets) {}
 
   // Adds what the words behind the text of a marked block lead to. Thread-safe.
-  void look_at(uint64_t owner) {
-    const heaps::Range block{owner, blocks_.end_of(owner)};
+  void look_at(heaps::Range block) {
     uint64_t text_end = end_of_text(block);
-    if (text_end != 0) targets_.add_unused(owner, {text_end, block.end});
+    if (text_end != 0) targets_.add_unused(block.start, {text_end, block.end});
   }
 
   // Returns whether the word is behind such a text.

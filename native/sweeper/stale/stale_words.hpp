@@ -62,9 +62,10 @@ class StaleWords {
  private:
   // A word that was added to a block by rounding its size up may still be a link.
   void find_links() {
-    visit_marked_samples(blocks_, [this](uint64_t block) {
-      uint64_t end = blocks_.end_of(block), value = heaps::word(end - heaps::kWord);
-      targets_.add_if(value, [&] { return blocks_.is_link(value) && blocks_.ends_at(block, end); });
+    visit_marked_samples(blocks_, [this](heaps::Range block) {
+      uint64_t value = heaps::word(block.end - heaps::kWord);
+      targets_.add_if(
+          value, [&] { return blocks_.is_link(value) && blocks_.ends_at(block.start, block.end); });
     });
   }
 

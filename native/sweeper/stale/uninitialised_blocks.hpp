@@ -19,11 +19,11 @@ class UninitialisedBlocks {
       : space_(space), blocks_(blocks), links_(space, blocks), targets_(targets) {}
 
   // Adds what the words of a marked block that were not set lead to. Thread-safe.
-  void look_at(uint64_t block) { targets_.add_unused(block, uninitialised(block)); }
+  void look_at(heaps::Range block) { targets_.add_unused(block.start, uninitialised(block)); }
 
   // Returns whether the word is in such a block, and has not been set.
   bool contain(uint64_t owner, uint64_t slot) const {
-    return slot - owner < kMostBytes && uninitialised(owner).contains(slot);
+    return slot - owner < kMostBytes && uninitialised(blocks_.range_of(owner)).contains(slot);
   }
 
  private:
@@ -31,14 +31,13 @@ class UninitialisedBlocks {
   static constexpr uint64_t kMostBytes = 8 * heaps::kWord;
 
   // Returns what follows the link, if there is one.
-  heaps::Range uninitialised(uint64_t block) const {
-    uint64_t end = blocks_.end_of(block), link = block + heaps::kWord;
-    bool is_small = end - block > 2 * heaps::kWord && end - block <= kMostBytes;
-    if (!is_small) return {0, 0};
-    uint64_t first = heaps::word(block), second = heaps::word(link);
+  heaps::Range uninitialised(heaps::Range block) const {
+    const uint64_t link = block.start + heaps::kWord, bytes = block.end - block.start;
+    if (bytes <= 2 * heaps::kWord || bytes > kMostBytes) return {0, 0};
+    uint64_t first = heaps::word(block.start), second = heaps::word(link);
     bool is_unset = is_number(first) ? blocks_.is_link(second) || links_.is_bin(second)
                                      : is_overwritten(first, second) && links_.is_bin(second);
-    return is_unset ? heaps::Range{link + heaps::kWord, end} : heaps::Range{0, 0};
+    return is_unset ? heaps::Range{link + heaps::kWord, block.end} : heaps::Range{0, 0};
   }
 
   // Returns whether the first word was such an address, too, before its lowest bytes were set.

@@ -33,10 +33,10 @@ class UnusedWords {
   // Searches marked blocks, and roots; of a large heap, samples. Adds what these words lead to, but
   // not that of ends of texts.
   void find(Roots& roots) {
-    visit_marked_samples(blocks_, [this](uint64_t block) {
+    visit_marked_samples(blocks_, [this](heaps::Range block) {
       bounded_buffers_.look_at(block);
       free_slices_.look_at(block);
-      qt_hashes_.look_at(block);
+      qt_hashes_.look_at(block.start);
       sized_texts_.look_at(block);
       uninitialised_blocks_.look_at(block);
     });

@@ -169,8 +169,8 @@ class Fastbins {
   }
 
  private:
-  static constexpr uint64_t kLong = 4096;  // length of a list for which guesses are worthwhile
-  static constexpr unsigned kMaxGuesses = 512;
+  static constexpr uint64_t kLong = 1024;  // length of a list for which guesses are worthwhile
+  static constexpr unsigned kMaxGuesses = 1024;
   // A block that was in a list before it was allocated may still hold the link, which leads to a
   // chunk that is in a list now within a few steps.
   static constexpr std::size_t kStaleSteps = 8;

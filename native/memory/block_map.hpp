@@ -167,7 +167,7 @@ class BlockMap {
   // The same, but returns its usable bytes, or an empty range.
   [[gnu::always_inline]] Range claim(const Cluster& cluster, uint64_t start) {
     if (!mark_in(cluster, start)) return {0, 0};
-    return block_at(cluster, start);
+    return range_in(cluster, start);
   }
 
   // Calls visit(block) for each grey block noted in the kSpan bytes from `base` on and clears the
@@ -177,9 +177,9 @@ class BlockMap {
     const uint64_t notes = notes_in(cluster, base);
     if (notes == 0) return;
     const Greys greys = take_greys(cluster, base, notes);
-    if (greys.one_before) visit(block_at(cluster, base - kGranule));
+    if (greys.one_before) visit(range_in(cluster, base - kGranule));
     for (uint64_t left = greys.blocks; left != 0; left &= left - 1)
-      visit(block_at(cluster, base + static_cast<unsigned>(__builtin_ctzll(left)) * kGranule));
+      visit(range_in(cluster, base + static_cast<unsigned>(__builtin_ctzll(left)) * kGranule));
   }
 
   // The same for kSpansAtOnce spans, but calls visit_granule(granule) for the granules of small
@@ -188,7 +188,7 @@ class BlockMap {
   [[gnu::always_inline]] void take_granules(const Cluster& cluster, uint64_t base, Visit visit,
                                             VisitGranule visit_granule) {
     heaps::take_granules(
-        cluster, base, [&](uint64_t start) { visit(block_at(cluster, start)); }, visit_granule);
+        cluster, base, [&](uint64_t start) { visit(range_in(cluster, start)); }, visit_granule);
   }
 
   // Returns the live block of a region that contains `address`, or 0. Works before finish(), but
@@ -293,7 +293,7 @@ class BlockMap {
     return edge - tail_before(edge);
   }
 
-  [[gnu::always_inline]] Range block_at(const Cluster& cluster, uint64_t start) const {
+  [[gnu::always_inline]] Range range_in(const Cluster& cluster, uint64_t start) const {
     return {start, end_in(cluster, cluster.pair(start), start)};
   }
 

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from conftest import StartVictim
@@ -15,6 +16,25 @@ SCANS = int(os.environ.get("REACHSCAN_TRANSPARENT_SCANS", "20"))
 WAIT_SECONDS = 2
 LATE_SECONDS = 1.0
 """How late a busy machine may be."""
+
+
+class Signals(NamedTuple):
+    """What became of the signals that were sent to a call, and how often it returned."""
+
+    sent: int
+    late: int
+    """How many more were sent when the call may have been going on already."""
+    handled: int
+    interrupted: int
+    spurious: int
+
+    @property
+    def are_right(self) -> bool:
+        return (
+            self.handled == self.sent + self.late
+            and self.sent <= self.interrupted <= self.handled
+            and self.spurious == 0
+        )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -41,15 +61,11 @@ def test_real_signals_still_interrupt(victim: StartVictim, tmp_path: Path, metho
     helper = Helper(tmp_path)
     for _ in range(times(method, SCANS)):
         helper.scan(victim_process.pid, "--method", method)
-    calls = last_words(victim_process)
-    wrong = {
-        name: {"sent": sent, "handled": handled, "interrupted": interrupted, "spurious": spurious}
-        for name, (sent, handled, interrupted, spurious) in calls.items()
-        if not sent == handled == interrupted or spurious
-    }
-    assert wrong == {}
-    sent = sum(counts[0] for counts in calls.values())
-    print(f"{method}: {sent} signals sent to {len(calls)} stopped calls")
+    calls = {name: Signals(*counts) for name, counts in last_words(victim_process).items()}
+    assert {name: counts for name, counts in calls.items() if not counts.are_right} == {}
+    sent = sum(counts.sent for counts in calls.values())
+    late = sum(counts.late for counts in calls.values())
+    print(f"{method}: {sent} signals sent to {len(calls)} stopped calls, {late} perhaps too late")
     assert (sent > 0) == (method != "live"), "which methods stop the target?"
 
 

@@ -75,6 +75,15 @@ class BlockMap {
   // Drops a block that turned out to be in a free list or to belong to the allocator itself.
   void drop_live(uint64_t address) { add_boundary(address); }
 
+  // Drops all blocks that are marked, in the regions added so far.
+  void drop_marked() {
+    for (const Region& region : regions) {
+      uint64_t* pair = pair_at(region.start);
+      for (uint64_t base = region.start & ~(kSpan - 1); base < region.end; base += kSpan, pair += 2)
+        pair[0] &= ~pair[1];
+    }
+  }
+
   // Returns the pair of words for an address, or null if no block can start there.
   uint64_t* pair_for_start(uint64_t address) const {
     const Cluster* cluster = address % kGranule == 0 ? cluster_of(address) : nullptr;

@@ -96,7 +96,8 @@ class RunClaim {
   };
 
   // The walk from one starting place to the next one; the last leg continues until its walk ends.
-  struct Leg {
+  // Threads write to several at once, so none of them share a cache line.
+  struct alignas(kLine) Leg {
     Walk walk;
     uint64_t start;
     uint64_t stop;

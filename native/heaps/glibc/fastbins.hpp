@@ -11,14 +11,15 @@
 
 namespace reachscan::heaps::glibc {
 
-// A list, or the part of one after a guess, as far as it has been followed.
-struct Fastbin {
+// A list, or the part of one after a guess, as far as it has been followed. Threads write to
+// several at once, so none of them share a cache line.
+struct alignas(kLine) Fastbin {
   uint64_t chunk;  // the next one; 0: none
   uint64_t chunk_size;
   Links links;
-  uint64_t guess = 0;  // the chunk where the part starts; 0: this is a list from its head
-  uint64_t dropped = 0;
-  bool fits_size = true;     // false: the next chunk has another size
+  bool fits_size = true;  // false: the next chunk has another size
+  uint64_t guess = 0;     // the chunk where the part starts; 0: this is a list from its head
+  uint64_t marked = 0;
   uint64_t* pair = nullptr;  // of the map, for the next chunk; only while this is followed
 
   uint64_t user() const { return chunk + kHeader; }
@@ -44,12 +45,12 @@ inline bool has_valid_start(const BlockMap& blocks, Fastbin bin) {
   return advances_validly(blocks, bin, kConclusiveSteps);
 }
 
-// Drops the chunks of lists and parts, as far as they fit, up to guesses, which are marked. Each
-// thread takes some and advances them in turn.
+// Marks the chunks of lists and parts, as far as they fit, up to guesses, which are marked already.
+// Each thread takes some and advances them in turn.
 template <bool kShared>
 class Following {
  public:
-  // `most`: chunks that are dropped of each.
+  // `most`: chunks that are marked of each.
   Following(BlockMap& blocks, const List<Fastbin*>& bins, uint64_t most)
       : blocks_(blocks), bins_(bins), most_(most) {}
 
@@ -85,7 +86,7 @@ class Following {
 
   bool can_continue(const Fastbin& bin) const {
     const uint64_t bit = 1ull << bit_of(bin.user());
-    return bin.fits_size && bin.chunk != 0 && bin.dropped < most_ && bin.pair != nullptr &&
+    return bin.fits_size && bin.chunk != 0 && bin.marked < most_ && bin.pair != nullptr &&
            (relaxed(bin.pair) & ~relaxed(bin.pair + 1) & bit) != 0;
   }
 
@@ -100,27 +101,13 @@ class Following {
     for (std::size_t i = 0; i < turn.count; ++i) {
       Fastbin& bin = *turn.bins[i];
       bin.fits_size = sizes[i] == bin.chunk_size;
-      if (!bin.fits_size || !take(bin)) continue;
+      if (!bin.fits_size || !set_mark<kShared>(bin.pair + 1, 1ull << bit_of(bin.user()))) continue;
       turn.totals.subtract(bin.chunk_size - kWord);
       bin.chunk = read_link(links[i], bin.user(), bin.links);
-      ++bin.dropped;
+      ++bin.marked;
       bin.pair = blocks_.pair_for_start(bin.user());
       fetch(bin.pair);
     }
-  }
-
-  // Drops a live block. Returns false if another list or thread has just dropped it.
-  static bool take(const Fastbin& bin) {
-    const uint64_t bit = 1ull << bit_of(bin.user());
-    if (kShared) {
-      if ((__atomic_fetch_and(bin.pair, ~bit, __ATOMIC_RELAXED) & bit) == 0) return false;
-      __atomic_fetch_or(bin.pair + 1, bit, __ATOMIC_RELAXED);
-      return true;
-    }
-    const bool is_live = (bin.pair[0] & bit) != 0;
-    bin.pair[0] &= ~bit;
-    bin.pair[1] |= bit;
-    return is_live;
   }
 
   BlockMap& blocks_;
@@ -149,20 +136,22 @@ class Fastbins {
     return {};
   }
 
-  // Drops the chunks in all lists. A chunk visited twice by one list, or by two of them, is no
-  // longer a live block the second time.
+  // Drops the chunks in all lists. They are marked until then, so a chunk visited twice by one
+  // list, or by two of them, is known.
   Verdict drop_all(const Enumeration& found) {
     auto& [blocks, totals, on_threads] = found;
+    if (lists_.empty()) return {};
     follow_lists(found, kLong);
     open(lists_);
     if (!open_.empty() && open_.size() < kAtOnce) {
       guess_parts(blocks, open_[0]->links);
       open(parts_);
       follow_open(found);
-      for (Fastbin& list : lists_) join_parts(blocks, totals, list);
+      for (Fastbin& list : lists_) join_parts(totals, list);
       for (const Fastbin& part : parts_) restore(blocks, totals, part);
     }
     follow_lists(found, ~0ull);
+    blocks.drop_marked();
     for (const Fastbin& list : lists_)
       if (list.chunk != 0) return not_consistent(list.chunk);
     return {};
@@ -246,13 +235,13 @@ class Fastbins {
   }
 
   // A list that has arrived at a guess continues where the last of its parts stops.
-  void join_parts(BlockMap& blocks, Totals& totals, Fastbin& list) {
+  void join_parts(Totals& totals, Fastbin& list) {
     for (std::size_t i = 0; i < parts_.size();) {
       Fastbin& part = parts_[i++];
       if (part.guess != list.chunk || part.chunk_size != list.chunk_size ||
           part.links != list.links)
         continue;
-      drop_block(blocks, totals, list.user());
+      totals.subtract(usable_bytes(list.user()));
       list.chunk = part.chunk;
       part = parts_[parts_.size() - 1];
       parts_.pop();
@@ -260,14 +249,15 @@ class Fastbins {
     }
   }
 
-  // No list arrived at this part. It may have dropped chunks of a list that could not continue
+  // No list arrived at this part. It may have marked chunks of a list that could not continue
   // because of that.
   static void restore(BlockMap& blocks, Totals& totals, Fastbin part) {
     part.chunk = part.guess;
     blocks.clear_mark(part.user());
-    for (; part.dropped > 0; --part.dropped) {
+    for (; part.marked > 0; --part.marked) {
       part.advance();
-      restore_block(blocks, totals, part.user());
+      blocks.clear_mark(part.user());
+      totals.add(usable_bytes(part.user()));
     }
   }
 

@@ -49,11 +49,6 @@ inline void drop_block(BlockMap& blocks, Totals& totals, uint64_t user) {
   totals.subtract(usable_bytes(user));
 }
 
-inline void restore_block(BlockMap& blocks, Totals& totals, uint64_t user) {
-  blocks.add_live(user);
-  totals.add(usable_bytes(user));
-}
-
 inline void drop_list(BlockMap& blocks, Totals& totals, uint64_t user, Links links) {
   // A list that visits a block twice was rejected before: dropping it ends the walk.
   while (user != 0 && blocks.is_live(user)) {

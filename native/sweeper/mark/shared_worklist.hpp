@@ -25,8 +25,8 @@ class SharedWorklist {
       : blocks_(blocks),
         put_aside_(put_aside),
         least_many_(least_many),
-        ranges_(map_memory, kMaxRanges),
-        locks_(blocks.buckets()) {}
+        locks_(blocks.buckets()),
+        ranges_(map_memory, kMaxRanges) {}
 
   // Every member except the first calls this before anything else. One that joins when all work is
   // done finds nothing to do. Returns the member's number.
@@ -140,16 +140,17 @@ class SharedWorklist {
     return true;
   }
 
+  // These never change, so they share no cache line with those that do.
   const BlockMap& blocks_;
   DeferredWords& put_aside_;
   uint64_t least_many_;
+  BucketLocks locks_;
+  alignas(heaps::kLine) SpinLock lock_;
   List<heaps::Range> ranges_;
   Packets packets_;
-  BucketLocks locks_;
-  SpinLock lock_;
   uint64_t scanned_ = 0;
   // All members poll these constantly; they change only with packets and ranges.
-  alignas(64) uint64_t stock_ = 0;
+  alignas(heaps::kLine) uint64_t stock_ = 0;
   uint32_t members_ = 1;
   uint32_t waiting_ = 0;
 };

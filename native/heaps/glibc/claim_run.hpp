@@ -12,8 +12,10 @@ namespace reachscan::heaps::glibc {
 
 // Touches pages ahead of the walk. The processor records each first access in the page tables,
 // which are new in a clone. For a load that takes longer than walking the chunks of the page, for a
-// prefetch a third of that. The pages of the bitmaps are written to: for a read, the kernel would
-// map a zero page, and interrupt all threads when a write replaces it.
+// prefetch a third of that; but some virtual machines drop prefetches from pages that no load has
+// touched. So there are prefetches far ahead of the walk, and loads nearer to it. The pages of the
+// bitmaps are written to: for a read, the kernel would map a zero page, and interrupt all threads
+// when a write replaces it.
 class PagesAhead {
  public:
   PagesAhead(const BlockMap& blocks, uint64_t end) : blocks_(blocks), end_(end) {}
@@ -22,11 +24,20 @@ class PagesAhead {
     if (address < next_ || address >= end_) return;
     uint64_t stop = end_ - address < kDistance ? end_ : address + kDistance;
     next_ = stop;
-    for (uint64_t page = address; page < stop; page += kPage) fetch_to_l2(page);
+    for (uint64_t page = page_of(address); page < stop; page += kPage) fetch_to_l2(page);
     __atomic_fetch_or(blocks_.pair_at(stop), 0, __ATOMIC_RELAXED);
   }
 
+  // Prefetches what is read of a span.
+  void fetch_span(uint64_t base) const {
+    if (base >= end_) return;
+    __atomic_load_n(reinterpret_cast<const uint8_t*>(page_of(base)), __ATOMIC_RELAXED);
+    fetch_lines(base, base + kSpan);
+  }
+
  private:
+  static uint64_t page_of(uint64_t address) { return address & ~(kPage - 1); }
+
   // The range covered by one page of the bitmaps.
   static constexpr uint64_t kDistance = kPage / (2 * sizeof(uint64_t)) * kSpan;
 
@@ -128,8 +139,7 @@ class RunClaim {
       pages.reach(leg.walk.chunk);
       // Each header holds the position of the next, so out-of-order execution cannot read ahead;
       // and the hardware prefetcher, which does not cross pages, starts late on each page.
-      uint64_t ahead = span.base + kLinesAhead;
-      if (dense) fetch_lines(ahead, ahead + kSpan);
+      if (dense) pages.fetch_span(span.base + kLinesAhead);
       span = walk_span(leg);
       add(span);
       dense = is_dense(span);

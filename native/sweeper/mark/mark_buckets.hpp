@@ -142,10 +142,15 @@ class MarkBuckets {
   }
 
   void fetch_bitmaps(const heaps::Cluster& cluster, uint64_t bucket) {
-    access_.fetch(cluster.bucket_of(bucket));
     if (blocks_.has_blanks())
       for (uint64_t base = bucket; base < bucket + kBucket; base += kSpansInLine * heaps::kSpan)
         heaps::fetch(cluster.blanks_at(base));
+    fetch_pairs(cluster, bucket);
+  }
+
+  // Fetches what values are looked up in.
+  void fetch_pairs(const heaps::Cluster& cluster, uint64_t bucket) {
+    access_.fetch(cluster.bucket_of(bucket));
     for (uint64_t base = bucket; base < bucket + kBucket;
          base += heaps::kPairsInLine * heaps::kSpan)
       heaps::fetch(cluster.pair(base));
@@ -162,7 +167,7 @@ class MarkBuckets {
     full.bucket = bucket;
     full.box = box;
     box.count = 0;
-    fetch_bitmaps(cluster, bucket);
+    fetch_pairs(cluster, bucket);
   }
 
   void look_up_aside() {

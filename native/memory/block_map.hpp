@@ -75,12 +75,13 @@ class BlockMap {
   // Drops a block that turned out to be in a free list or to belong to the allocator itself.
   void drop_live(uint64_t address) { add_boundary(address); }
 
-  // Drops all blocks that are marked, in the regions added so far.
+  // Drops all blocks that are marked, in the regions added so far. Does not write where there are
+  // none: pages of the bitmaps that nobody has written to take no memory.
   void drop_marked() {
     for (const Region& region : regions) {
       uint64_t* pair = pair_at(region.start);
       for (uint64_t base = region.start & ~(kSpan - 1); base < region.end; base += kSpan, pair += 2)
-        pair[0] &= ~pair[1];
+        if ((pair[0] & pair[1]) != 0) pair[0] &= ~pair[1];
     }
   }
 

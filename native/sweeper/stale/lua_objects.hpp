@@ -63,8 +63,8 @@ class LuaObjects {
   }
 
   // Returns the stack of a thread (a coroutine, or the main one), 0 if the block is none.
-  uint64_t stack_of(uint64_t block) const {
-    for (uint64_t thread : {block, block + kExtraSpace}) {
+  uint64_t stack_of(heaps::Range block) const {
+    for (uint64_t thread : {block.start, block.start + kExtraSpace}) {
       if (!is_thread(block, thread)) continue;
       uint64_t stack = start_at(thread + layout_.thread.stack);
       uint64_t limit = heaps::word(thread + layout_.thread.limit);
@@ -119,7 +119,7 @@ class LuaObjects {
   }
 
   // Threads lead to what they share, and that leads to the main thread, which does so, too.
-  bool is_thread(uint64_t block, uint64_t thread) const {
+  bool is_thread(heaps::Range block, uint64_t thread) const {
     if (!is_like_thread(block, thread)) return false;
     uint64_t global = heaps::word(thread + layout_.thread.global),
              shared = blocks_.block_of(global);
@@ -128,14 +128,14 @@ class LuaObjects {
     for (uint64_t at = global; at + heaps::kWord <= end && at < most; at += heaps::kWord) {
       uint64_t main = heaps::word(at), holder = blocks_.block_of(main);
       if (holder == 0 || (main != holder && main != holder + kExtraSpace)) continue;
-      if (!is_like_thread(holder, main)) continue;
+      if (!is_like_thread(blocks_.range_of(holder), main)) continue;
       if (heaps::word(main + layout_.thread.global) == global) return true;
     }
     return false;
   }
-  bool is_like_thread(uint64_t block, uint64_t thread) const {
-    uint64_t bytes = thread + layout_.thread.stack + heaps::kWord - block;
-    return has_bytes(block, bytes) && is_object(thread, kThread);
+  bool is_like_thread(heaps::Range block, uint64_t thread) const {
+    uint64_t end = thread + layout_.thread.stack + heaps::kWord;
+    return end <= block.end && is_object(thread, kThread);
   }
 
   bool fits(uint64_t block, uint64_t bytes) const {

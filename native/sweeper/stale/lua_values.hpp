@@ -37,7 +37,7 @@ class LuaValues {
   void find(Roots& roots) {
     if (heaps::kWord != 8 || !choose_layout()) return;
     parts_ = heaps::List<Part>(map_memory, kMaxParts);
-    visit_marked_samples(blocks_, [this](heaps::Range block) { add_parts(block.start); });
+    visit_marked_samples(blocks_, [this](heaps::Range block) { add_parts(block); });
     heaps::sort(parts_, lies_before);
     Targets found(space_, blocks_);
     for (const Part& part : parts_) add_targets(part.block, found);
@@ -79,7 +79,7 @@ class LuaValues {
     unsigned most = kFewestTables - 1, threads[kLayouts] = {};
     visit_marked_samples(blocks_, [&](heaps::Range block) {
       for (std::size_t i = 0; i < kLayouts; ++i)
-        if (objects_of(i).stack_of(block.start) != 0) add_one(threads[i]);
+        if (objects_of(i).stack_of(block) != 0) add_one(threads[i]);
     });
     for (std::size_t i = 0; i < kLayouts; ++i) {
       if (threads[i] == 0) continue;
@@ -99,13 +99,13 @@ class LuaValues {
   }
   static void add_one(unsigned& count) { __atomic_fetch_add(&count, 1, __ATOMIC_RELAXED); }
 
-  void add_parts(uint64_t block) {
-    if (objects_->is_table(block)) {
-      add_part(objects_->nodes_of(block), objects_->bytes_of_node());
-      add_part(objects_->array_of(block), LuaObjects::kValue);
+  void add_parts(heaps::Range block) {
+    if (objects_->is_table(block.start)) {
+      add_part(objects_->nodes_of(block.start), objects_->bytes_of_node());
+      add_part(objects_->array_of(block.start), LuaObjects::kValue);
     } else {
       add_part(objects_->stack_of(block), LuaObjects::kValue);
-      add_part(objects_->constants_of(block), LuaObjects::kValue);
+      add_part(objects_->constants_of(block.start), LuaObjects::kValue);
     }
   }
   void add_part(uint64_t block, uint64_t bytes_each) {

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from cores import WRITERS, allow_core, crash, doomed, dumped, gcore
+from elftools.elf.constants import P_FLAGS
+from elftools.elf.elffile import ELFFile
 from scans import FAILED, leaked, recording_of, run_cli, scan
 from test_roots import is_waiting, scenes_of, wrong_verdicts
 from victims import build, command_on, need, read_truth, wait_until
@@ -32,6 +34,8 @@ ALIKE = ("heap", "leaks", "groups", "allocations", "complete")
 KEPT_BY_KERNEL = {"epoll_data", "timer_value", "signal_for_process", "signal_for_thread"}
 KEPT_BY_KERNEL |= {"io_uring_request"}
 """Scenes of which a core file has no trace."""
+UNREADABLE = {"execute_only_page"} if " ospke" in Path("/proc/cpuinfo").read_text() else set()
+"""Scenes that the kernel cannot read where the processor has protection keys."""
 
 
 def started(folder: Path, fixture: str, command: list[str] | None = None) -> Any:
@@ -166,7 +170,8 @@ def test_each_place(tmp_path: Path, writer: str) -> None:
     said = {int(b["address"], 16): b["confidence"] for b in report["allocations"]}
     wrong = wrong_verdicts(target, report)
     # What only the kernel holds makes all the others doubtful, too.
-    assert set(wrong) == KEPT_BY_KERNEL | {n for n, what in scenes.items() if what == "leak"}
+    unseen = KEPT_BY_KERNEL | (UNREADABLE if writer == "kernel" else set())
+    assert set(wrong) == unseen | {name for name, what in scenes.items() if what == "leak"}
     assert set(said.values()) == {"possible"}
     assert {"held-by-kernel", "incomplete-memory"} == {w["code"] for w in report["warnings"]}
 
@@ -259,6 +264,26 @@ def test_memory_that_is_not_dumped(tmp_path: Path) -> None:
     assert {group["reason"] for group in report["groups"]} == {"unreadable-memory"}
     assert {warning["code"] for warning in report["warnings"]} == {"incomplete-memory"}
     assert report["complete"] is False
+
+
+def test_memory_that_the_kernel_cannot_read(tmp_path: Path) -> None:
+    """With protection keys, it writes zeros; here they are written on any processor."""
+    with doomed("not_dumped", "execute-only", folder=tmp_path) as target:
+        live = scan(target.pid, "--all")
+        core = crash(target, tmp_path)
+    assert verdicts(live) == {target.ready["leaked"]: "definite"}
+    with core.open("r+b") as file:
+        segments = [s for s in ELFFile(file).iter_segments() if s["p_flags"] == P_FLAGS.PF_X]
+        segment = segments[0]  # the only one, except for what the kernel maps at the top
+        os.pwrite(file.fileno(), bytes(segment["p_filesz"]), segment["p_offset"])
+    report = scan_core(core, "--all")
+    assert verdicts(report) == {
+        target.ready["held"]: "possible",
+        target.ready["leaked"]: "possible",
+    }
+    (warning,) = report["warnings"]
+    assert warning["code"] == "incomplete-memory"
+    assert f"{segment['p_filesz']} bytes" in warning["message"]
 
 
 def verdicts(report: dict[str, Any]) -> dict[str, str]:

@@ -91,6 +91,7 @@ class CoreCapture {
     if (own) pages().protected_.insert(pages().protected_.end(), used.begin(), used.end());
     if (is_readable(entry) && changes(entry)) add_absent({entry.start, dumped}, used);
     if (used.empty() && may_be_reserved(mapping)) shown.perms = 0;
+    if (used.empty() && may_be_withheld(mapping)) unseen_ += dumped - entry.start;
     place_rest(mapping, dumped);
   }
 
@@ -98,6 +99,14 @@ class CoreCapture {
   bool may_be_reserved(const CoreMapping& mapping) const {
     const MapEntry& entry = mapping.entry;
     return all_is_readable_ && mapping.bytes != 0 && entry.perms == wire::kRead &&
+           entry.backing == Backing::kNothing;
+  }
+
+  // Where the processor has protection keys, memory that may only be executed cannot be read, not
+  // even by the kernel, which then writes zeros.
+  static bool may_be_withheld(const CoreMapping& mapping) {
+    const MapEntry& entry = mapping.entry;
+    return mapping.perms_known && mapping.bytes != 0 && entry.perms == wire::kExecute &&
            entry.backing == Backing::kNothing;
   }
 
@@ -149,7 +158,7 @@ class CoreCapture {
   void describe_missing_memory() {
     if (unseen_ == 0) return;
     snapshot_.missing_memory =
-        std::to_string(unseen_) + " bytes of writable memory are not in the core file";
+        std::to_string(unseen_) + " bytes that may hold pointers are not in the core file";
     if (!missing_files_.empty()) snapshot_.missing_memory += " (" + some_of(missing_files_) + ")";
     snapshot_.missing_memory +=
         ": what only they point to is reported as a possible leak, and so are all leaks";
